@@ -203,6 +203,20 @@ SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 9466
                 previous + 1 + floor(random() * 65536)::bigint) $$;
 COMMENT ON FUNCTION idempotency.new_token IS 'a token larger than the previous one';
 
+-- Larger than that of a claim that was released before, too: the row that came back keeps it.
+CREATE FUNCTION idempotency.next_token(r idempotency.record) RETURNS bigint
+    LANGUAGE sql VOLATILE AS $$
+SELECT idempotency.new_token(greatest((r).token, CASE WHEN (r).open_claim = 'g' THEN (r).before::bigint END)) $$;
+COMMENT ON FUNCTION idempotency.next_token IS 'a token for the next claim of a record';
+
+-- A row as text, the same in sessions with other styles of dates.
+CREATE FUNCTION idempotency.packed(r idempotency.record) RETURNS text
+    LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT r::text $$;
+COMMENT ON FUNCTION idempotency.packed IS 'a record as text';
+CREATE FUNCTION idempotency.unpacked(packed text) RETURNS idempotency.record
+    LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT packed::idempotency.record $$;
+COMMENT ON FUNCTION idempotency.unpacked IS 'a record from its text';
+
 -- Writes the row of a granted claim. Null if another transaction got in.
 CREATE FUNCTION idempotency.grant_claim(q idempotency.question, p idempotency.in_force, r idempotency.record,
                                         execution text, now timestamptz) RETURNS idempotency.record
@@ -231,7 +245,7 @@ BEGIN
     IF p.store_request AND q.request IS NOT NULL THEN n.request := q.request; END IF;
     n.status := 'i';
     n.attempt := n.attempt + 1;
-    n.token := idempotency.new_token(old.token);
+    n.token := idempotency.next_token(old);
     n.claimed_at := now;
     IF NOT derived THEN
         n.expires_at := idempotency.after(now, q.ttl);
@@ -262,7 +276,7 @@ BEGIN
     ELSE
         IF NOT q.once THEN
             old.before := NULL;
-            n.before := old::text;
+            n.before := idempotency.packed(old);
         END IF;
         n := idempotency.replace_record(n, old);
         RETURN n;
@@ -608,11 +622,11 @@ DECLARE
 BEGIN
     IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
        AND NOT (hold OR same_statement) THEN
-        claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL, transactional, false);
+        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, request, method, path, NULL, transactional, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
-    PERFORM idempotency.check_identity(key, scope, principal, true);
-    a := idempotency.answer(idempotency.question_of('idem_begin()', key, scope, principal, request, method, path, exclude,
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal, true);
+    a := idempotency.answer(idempotency.question_of('idem_begin()', key COLLATE "C", scope, principal, request, method, path, exclude,
         fingerprint, NULL, ttl, lease, wait, first_sent, derive, hold, same_statement, transactional, holder,
         statement_snapshot));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
@@ -650,11 +664,11 @@ DECLARE
     outcome text;
 BEGIN
     IF ttl IS NULL AND wait IS NULL AND NOT same_statement THEN
-        claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, false, true);
+        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, NULL, NULL, NULL, NULL, false, true);
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;
-    PERFORM idempotency.check_identity(key, scope, principal);
-    q := idempotency.question_of('idem_once()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    q := idempotency.question_of('idem_once()', key COLLATE "C", scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
         NULL, NULL, false, same_statement, false, NULL, statement_snapshot);
     q.without_request := true;
     q.once := true;
@@ -693,10 +707,10 @@ COMMENT ON FUNCTION idempotency.raise_own_claim_open IS 'refuses what only anoth
 DECLARE
     r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
-    PERFORM idempotency.policy_for(scope);
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = idem_get.key AND t.scope = idem_get.scope
-                                                AND t.principal = idem_get.principal;
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    PERFORM idempotency.policy_for(scope COLLATE "C");
+    SELECT * INTO r FROM idempotency.record t WHERE t.key = idem_get.key COLLATE "C" AND t.scope = idem_get.scope COLLATE "C"
+                                                AND t.principal = idem_get.principal COLLATE "C";
     IF NOT FOUND THEN RETURN NULL; END IF;
     IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
     RETURN ROW(NULL::text, r.key, r.scope, r.principal, NULL::bigint, r.attempt, idempotency.status_word(idempotency.status_now(r)),

@@ -410,34 +410,34 @@ COMMENT ON FUNCTION idempotency.fail IS 'idem_fail with a body of bytes';
 
 --: idem_complete_text plpgsql definer
 BEGIN
-    RETURN idempotency.complete(key, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
 END
 --: idem_complete_bytea plpgsql definer
 BEGIN
-    RETURN idempotency.complete(key, status_code, body, headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, body, headers, scope, principal, token, ttl);
 END
 --: idem_complete_jsonb plpgsql definer
 BEGIN
-    RETURN idempotency.complete(key, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
 END
 --: idem_fail_text plpgsql definer
 BEGIN
-    RETURN idempotency.fail(key, error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
                             principal, token, retry_after, uncertain);
 END
 --: idem_fail_bytea plpgsql definer
 BEGIN
-    RETURN idempotency.fail(key, error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
 END
 --: idem_fail_jsonb plpgsql definer
 BEGIN
-    RETURN idempotency.fail(key, error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
                             principal, token, retry_after, uncertain);
 END
 --: idem_unknown plpgsql definer
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
-    RETURN idempotency.end_claim('idem_unknown()', key, scope, principal, token, 'unknown', error => error, reference => reference);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    RETURN idempotency.end_claim('idem_unknown()', key COLLATE "C", scope, principal, token, 'unknown', error => error, reference => reference);
 END
 
 -- Gives a claim back. In its own transaction the row is what it was before; later the record of a first
@@ -448,9 +448,9 @@ DECLARE
     claim record;
     r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_writable('idem_release()');
-    p := idempotency.policy_for(scope);
-    claim := idempotency.find_claim(key, scope, principal, token);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_writable('idem_release()');
+    p := idempotency.policy_for(scope COLLATE "C");
+    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' THEN
         PERFORM idempotency.raise_own_operation();
@@ -460,7 +460,8 @@ BEGIN
         PERFORM idempotency.raise_no_lease(r.status);
     END IF;
     IF claim.open AND r.before IS NOT NULL THEN
-        r := (claim.r).before::idempotency.record;
+        r := idempotency.unpacked((claim.r).before);
+        r.before := (claim.r).token;
         IF r.status = 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
         r.written_in := pg_current_xact_id();
         r.open_claim := 'g';
@@ -477,7 +478,7 @@ BEGIN
         r.next_attempt_at := clock_timestamp();
         r := idempotency.keep_if_half_way(idempotency.keep_long_enough(r, r.next_attempt_at));
         -- The token that is given back dies: nothing is recorded under it.
-        r.token := idempotency.new_token(r.token);
+        r.token := idempotency.next_token(r);
         PERFORM idempotency.save(r, claim.r, false, false);
     END IF;
     RETURN true;
@@ -528,11 +529,11 @@ DECLARE
     claim record;
     span bigint;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     span := idempotency.checked_span(lease, 'lease');
     PERFORM idempotency.check_writable('idem_extend()');
-    p := idempotency.policy_for(scope);
-    claim := idempotency.find_claim(key, scope, principal, token);
+    p := idempotency.policy_for(scope COLLATE "C");
+    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
     PERFORM idempotency.require_lease(claim.r, claim.ended);
     RETURN idempotency.prolong(claim, claim.r, p, span);
 END
@@ -544,11 +545,11 @@ DECLARE
     r idempotency.record;
     span bigint;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
     span := idempotency.checked_span(lease, 'lease');
     PERFORM idempotency.check_writable('idem_checkpoint()');
-    p := idempotency.policy_for(scope);
-    claim := idempotency.find_claim(key, scope, principal, token);
+    p := idempotency.policy_for(scope COLLATE "C");
+    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
     r := claim.r;
     PERFORM idempotency.require_lease(r, claim.ended);
     PERFORM idempotency.check_size('state', state::text, greatest(p.max_body_bytes, r.body_limit));

@@ -68,8 +68,8 @@ COMMENT ON FUNCTION idempotency.options IS 'the options in force for a scope';
 
 --: idem_operator_policy plpgsql definer
 BEGIN
-    PERFORM idempotency.check_name(scope, 'scope', true);
-    RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope) o;
+    PERFORM idempotency.check_name(scope COLLATE "C", 'scope', true);
+    RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope COLLATE "C") o;
 END
 
 CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
@@ -121,19 +121,19 @@ DECLARE
     given_up timestamptz;
     own boolean;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
         PERFORM idempotency.refuse('invalid fingerprint', format('It has %s bytes; 1 to 64 are allowed.', octet_length(fingerprint)),
                                    'Use idem_fingerprint(), or a digest of your own.');
     END IF;
-    q := ROW('idem_explain()', key, scope, principal, request, method, path, NULL, fingerprint, NULL,
+    q := ROW('idem_explain()', key COLLATE "C", scope, principal, request, method, path, NULL, fingerprint, NULL,
         idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'), idempotency.checked_span(wait, 'wait', 1, true),
         idempotency.check_moment(first_sent, 'first_sent'), NULL, true, false, false, false, NULL, NULL, false, NULL, NULL, NULL, NULL);
     IF show_values THEN
         RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'values of requests are not shown without the module',
             HINT = 'Omit show_values, and compare the column request of idempotency.records.';
     END IF;
-    p := idempotency.policy_for(scope);
+    p := idempotency.policy_for(scope COLLATE "C");
     q := idempotency.settle(q, p);
     lock := idempotency.lock_of(q.key, q.scope, q.principal);
     -- The lock first: who had it may have committed when the record is looked at.

@@ -7,7 +7,7 @@ BEGIN
     IF entry = '' OR entry ~ E'[\\u0001-\\u001f\\u007f]' THEN
         RETURN false;
     ELSIF left(entry, 1) = '$' THEN
-        RETURN entry ~ '^\$(\.[^].[*"]+|\[\*\])+$';
+        RETURN entry ~ E'^\\$(\\.[^].[*"]+|\\[\\*\\])+$';
     ELSIF left(entry, 1) = '"' THEN
         RETURN jsonb_typeof(entry::jsonb) = 'string' AND right(entry, 1) = '"';
     END IF;
@@ -36,7 +36,7 @@ COMMENT ON FUNCTION idempotency.paths_in IS 'paths among fields';
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    RETURN CASE WHEN paths IS NULL OR step ~ '^\..*[].[*"]' THEN NULL ELSE
+    RETURN CASE WHEN paths IS NULL OR step ~ E'^\\..*[].[*"]' THEN NULL ELSE
     (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
       WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
 END $$;
@@ -53,7 +53,7 @@ BEGIN
     IF abs(n) >= 1e-6 AND abs(n) < 1e21 THEN RETURN trim_scale(n)::text; END IF;
     digits := trim_scale(abs(n))::text;
     exponent := CASE WHEN abs(n) >= 1 THEN length(split_part(digits, '.', 1)) - 1
-                     ELSE -length(substring(digits FROM '^0\.(0*)')) - 1 END;
+                     ELSE -length(substring(digits FROM E'^0\\.(0*)')) - 1 END;
     digits := trim(BOTH '0' FROM replace(digits, '.', ''));
     RETURN CASE WHEN n < 0 THEN '-' ELSE '' END || left(digits, 1)
         || CASE WHEN length(digits) > 1 THEN '.' || substr(digits, 2) ELSE '' END
@@ -65,7 +65,7 @@ COMMENT ON FUNCTION idempotency.spell_number IS 'a number in canonical form';
 CREATE FUNCTION idempotency.utf16_order(name text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name ~ E'[\\ue000-\\uffff]'
-            THEN regexp_replace(name, E'([\\ue000-\\uffff])', U&'\+10FFFF' || '\1', 'g') ELSE name END COLLATE "C" $$;
+            THEN regexp_replace(name, E'([\\ue000-\\uffff])', chr(1114111) || E'\\1', 'g') ELSE name END COLLATE "C" $$;
 COMMENT ON FUNCTION idempotency.utf16_order IS 'a text that sorts as UTF-16';
 
 -- The part of a value that counts; null: none. Names are in lower case; all: everything counts here.

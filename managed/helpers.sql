@@ -2,7 +2,7 @@
 
 CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
-SELECT string_agg(replace(replace(p, '\', '\\'), ':', '\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
+SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
 COMMENT ON FUNCTION idempotency.joined IS 'parts of a key, joined unambiguously';
 
 --: idem_key plpgsql definer
@@ -43,14 +43,14 @@ END
 --: idem_parse_key plpgsql definer
 DECLARE
     field text := trim(BOTH E' \t' FROM header);
-    bare constant text := '("([ !#-[\]-~]|\\["\\])*"|:[A-Za-z0-9+/]*=*:|\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
+    bare constant text := E'("([ !#-[\\]-~]|\\\\["\\\\])*"|:[A-Za-z0-9+/]*=*:|\\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
     key text;
 BEGIN
     IF left(field, 1) = '"' THEN
-        IF field ~ ('^"([ !#-[\]-~]|\\["\\])*"(; *[a-z*][a-z0-9_.*-]*(=' || bare || ')?)*$') THEN
-            key := regexp_replace(substring(field FROM '^"((?:[ !#-[\]-~]|\\["\\])*)"'), '\\(["\\])', '\1', 'g');
+        IF field ~ (E'^"([ !#-[\\]-~]|\\\\["\\\\])*"(; *[a-z*][a-z0-9_.*-]*(=' || bare || ')?)*$') THEN
+            key := regexp_replace(substring(field FROM E'^"((?:[ !#-[\\]-~]|\\\\["\\\\])*)"'), E'\\\\(["\\\\])', E'\\1', 'g');
         END IF;
-    ELSIF field ~ '^[!#-+\--:<-[\]-~]+$' THEN
+    ELSIF field ~ E'^[!#-+\\--:<-[\\]-~]+$' THEN
         key := field;
     END IF;
     RETURN CASE WHEN idempotency.name_fault(key, false) IS NULL THEN key END;

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'c5f6e385b2b2e2eb';
+    digest constant text := 'bae43858e0030421';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1125,7 +1125,7 @@ BEGIN
     IF entry = '' OR entry ~ E'[\\u0001-\\u001f\\u007f]' THEN
         RETURN false;
     ELSIF left(entry, 1) = '$' THEN
-        RETURN entry ~ '^\$(\.[^].[*"]+|\[\*\])+$';
+        RETURN entry ~ E'^\\$(\\.[^].[*"]+|\\[\\*\\])+$';
     ELSIF left(entry, 1) = '"' THEN
         RETURN jsonb_typeof(entry::jsonb) = 'string' AND right(entry, 1) = '"';
     END IF;
@@ -1155,7 +1155,7 @@ COMMENT ON FUNCTION idempotency.paths_in IS 'paths among fields';
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    RETURN CASE WHEN paths IS NULL OR step ~ '^\..*[].[*"]' THEN NULL ELSE
+    RETURN CASE WHEN paths IS NULL OR step ~ E'^\\..*[].[*"]' THEN NULL ELSE
     (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
       WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
 END $$;
@@ -1172,7 +1172,7 @@ BEGIN
     IF abs(n) >= 1e-6 AND abs(n) < 1e21 THEN RETURN trim_scale(n)::text; END IF;
     digits := trim_scale(abs(n))::text;
     exponent := CASE WHEN abs(n) >= 1 THEN length(split_part(digits, '.', 1)) - 1
-                     ELSE -length(substring(digits FROM '^0\.(0*)')) - 1 END;
+                     ELSE -length(substring(digits FROM E'^0\\.(0*)')) - 1 END;
     digits := trim(BOTH '0' FROM replace(digits, '.', ''));
     RETURN CASE WHEN n < 0 THEN '-' ELSE '' END || left(digits, 1)
         || CASE WHEN length(digits) > 1 THEN '.' || substr(digits, 2) ELSE '' END
@@ -1184,7 +1184,7 @@ COMMENT ON FUNCTION idempotency.spell_number IS 'a number in canonical form';
 CREATE FUNCTION idempotency.utf16_order(name text) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name ~ E'[\\ue000-\\uffff]'
-            THEN regexp_replace(name, E'([\\ue000-\\uffff])', U&'\+10FFFF' || '\1', 'g') ELSE name END COLLATE "C" $$;
+            THEN regexp_replace(name, E'([\\ue000-\\uffff])', chr(1114111) || E'\\1', 'g') ELSE name END COLLATE "C" $$;
 COMMENT ON FUNCTION idempotency.utf16_order IS 'a text that sorts as UTF-16';
 --; routine idempotency.canonical
 -- The part of a value that counts; null: none. Names are in lower case; all: everything counts here.
@@ -2054,6 +2054,21 @@ CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint
 SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000,
                 previous + 1 + floor(random() * 65536)::bigint) $$;
 COMMENT ON FUNCTION idempotency.new_token IS 'a token larger than the previous one';
+--; routine idempotency.next_token
+-- Larger than that of a claim that was released before, too: the row that came back keeps it.
+CREATE FUNCTION idempotency.next_token(r idempotency.record) RETURNS bigint
+    LANGUAGE sql VOLATILE AS $$
+SELECT idempotency.new_token(greatest((r).token, CASE WHEN (r).open_claim = 'g' THEN (r).before::bigint END)) $$;
+COMMENT ON FUNCTION idempotency.next_token IS 'a token for the next claim of a record';
+--; routine idempotency.packed
+-- A row as text, the same in sessions with other styles of dates.
+CREATE FUNCTION idempotency.packed(r idempotency.record) RETURNS text
+    LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT r::text $$;
+COMMENT ON FUNCTION idempotency.packed IS 'a record as text';
+--; routine idempotency.unpacked
+CREATE FUNCTION idempotency.unpacked(packed text) RETURNS idempotency.record
+    LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT packed::idempotency.record $$;
+COMMENT ON FUNCTION idempotency.unpacked IS 'a record from its text';
 --; routine idempotency.grant_claim
 -- Writes the row of a granted claim. Null if another transaction got in.
 CREATE FUNCTION idempotency.grant_claim(q idempotency.question, p idempotency.in_force, r idempotency.record,
@@ -2083,7 +2098,7 @@ BEGIN
     IF p.store_request AND q.request IS NOT NULL THEN n.request := q.request; END IF;
     n.status := 'i';
     n.attempt := n.attempt + 1;
-    n.token := idempotency.new_token(old.token);
+    n.token := idempotency.next_token(old);
     n.claimed_at := now;
     IF NOT derived THEN
         n.expires_at := idempotency.after(now, q.ttl);
@@ -2114,7 +2129,7 @@ BEGIN
     ELSE
         IF NOT q.once THEN
             old.before := NULL;
-            n.before := old::text;
+            n.before := idempotency.packed(old);
         END IF;
         n := idempotency.replace_record(n, old);
         RETURN n;
@@ -3142,7 +3157,7 @@ DECLARE
     again constant boolean := action IN ('release', 'reopen');
 BEGIN
     r := idempotency.mark_ended(r, CASE action WHEN 'complete' THEN 'c' WHEN 'fail' THEN 'f' ELSE 'r' END::"char");
-    r.token := idempotency.new_token(old.token);
+    r.token := idempotency.next_token(old);
     r.error := CASE WHEN again AND error IS NULL THEN old.error ELSE idempotency.clipped(error) END;
     r.resolved_by := session_user;
     IF again THEN r.next_attempt_at := r.finished_at; END IF;
@@ -3287,7 +3302,7 @@ BEGIN
             r.if_silent := 'u';
         ELSE
             r := idempotency.mark_ended(r, CASE p.on_abandon WHEN 'fail' THEN 'f' ELSE 'r' END::"char");
-            r.token := idempotency.new_token(r.token);
+            r.token := idempotency.next_token(old);
             r.error := 'abandoned: the lease expired and no caller took over';
             IF r.status = 'r' THEN r.next_attempt_at := r.finished_at; END IF;
             r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
@@ -3665,7 +3680,7 @@ COMMENT ON FUNCTION idempotency.change_rights IS 'grants or revokes, and writes 
 
 CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
-SELECT string_agg(replace(replace(p, '\', '\\'), ':', '\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
+SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
 COMMENT ON FUNCTION idempotency.joined IS 'parts of a key, joined unambiguously';
 --; routine idempotency.problem
 -- An RFC 8941 Item that is a String, with parameters that are checked and ignored, or a bare value.
@@ -3722,11 +3737,11 @@ DECLARE
 BEGIN
     IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
        AND NOT (hold OR same_statement) THEN
-        claim := idempotency.plain_answer(key, scope, principal, request, method, path, NULL, transactional, false);
+        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, request, method, path, NULL, transactional, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
-    PERFORM idempotency.check_identity(key, scope, principal, true);
-    a := idempotency.answer(idempotency.question_of('idem_begin()', key, scope, principal, request, method, path, exclude,
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal, true);
+    a := idempotency.answer(idempotency.question_of('idem_begin()', key COLLATE "C", scope, principal, request, method, path, exclude,
         fingerprint, NULL, ttl, lease, wait, first_sent, derive, hold, same_statement, transactional, holder,
         statement_snapshot));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
@@ -3748,7 +3763,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.complete(key, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval)
@@ -3768,7 +3783,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.complete(key, status_code, body, headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, body, headers, scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, bytea, jsonb, text, text, bigint, interval)
@@ -3788,7 +3803,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.complete(key, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
@@ -3808,7 +3823,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.complete(key, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval)
@@ -3831,7 +3846,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.fail(key, error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
                             principal, token, retry_after, uncertain);
 END
 $body$;
@@ -3855,7 +3870,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.fail(key, error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval, boolean)
@@ -3878,7 +3893,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.fail(key, error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
                             principal, token, retry_after, uncertain);
 END
 $body$;
@@ -3902,7 +3917,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.fail(key, error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
                             principal, token, retry_after, uncertain);
 END
 $body$;
@@ -3921,8 +3936,8 @@ CREATE FUNCTION @extschema@.idem_unknown(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
-    RETURN idempotency.end_claim('idem_unknown()', key, scope, principal, token, 'unknown', error => error, reference => reference);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    RETURN idempotency.end_claim('idem_unknown()', key COLLATE "C", scope, principal, token, 'unknown', error => error, reference => reference);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_unknown
@@ -3943,11 +3958,11 @@ DECLARE
     claim record;
     span bigint;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     span := idempotency.checked_span(lease, 'lease');
     PERFORM idempotency.check_writable('idem_extend()');
-    p := idempotency.policy_for(scope);
-    claim := idempotency.find_claim(key, scope, principal, token);
+    p := idempotency.policy_for(scope COLLATE "C");
+    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
     PERFORM idempotency.require_lease(claim.r, claim.ended);
     RETURN idempotency.prolong(claim, claim.r, p, span);
 END
@@ -3972,11 +3987,11 @@ DECLARE
     r idempotency.record;
     span bigint;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
     span := idempotency.checked_span(lease, 'lease');
     PERFORM idempotency.check_writable('idem_checkpoint()');
-    p := idempotency.policy_for(scope);
-    claim := idempotency.find_claim(key, scope, principal, token);
+    p := idempotency.policy_for(scope COLLATE "C");
+    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
     r := claim.r;
     PERFORM idempotency.require_lease(r, claim.ended);
     PERFORM idempotency.check_size('state', state::text, greatest(p.max_body_bytes, r.body_limit));
@@ -4002,9 +4017,9 @@ DECLARE
     claim record;
     r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_writable('idem_release()');
-    p := idempotency.policy_for(scope);
-    claim := idempotency.find_claim(key, scope, principal, token);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_writable('idem_release()');
+    p := idempotency.policy_for(scope COLLATE "C");
+    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' THEN
         PERFORM idempotency.raise_own_operation();
@@ -4014,7 +4029,8 @@ BEGIN
         PERFORM idempotency.raise_no_lease(r.status);
     END IF;
     IF claim.open AND r.before IS NOT NULL THEN
-        r := (claim.r).before::idempotency.record;
+        r := idempotency.unpacked((claim.r).before);
+        r.before := (claim.r).token;
         IF r.status = 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
         r.written_in := pg_current_xact_id();
         r.open_claim := 'g';
@@ -4031,7 +4047,7 @@ BEGIN
         r.next_attempt_at := clock_timestamp();
         r := idempotency.keep_if_half_way(idempotency.keep_long_enough(r, r.next_attempt_at));
         -- The token that is given back dies: nothing is recorded under it.
-        r.token := idempotency.new_token(r.token);
+        r.token := idempotency.next_token(r);
         PERFORM idempotency.save(r, claim.r, false, false);
     END IF;
     RETURN true;
@@ -4062,11 +4078,11 @@ DECLARE
     outcome text;
 BEGIN
     IF ttl IS NULL AND wait IS NULL AND NOT same_statement THEN
-        claim := idempotency.plain_answer(key, scope, principal, NULL, NULL, NULL, NULL, false, true);
+        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, NULL, NULL, NULL, NULL, false, true);
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;
-    PERFORM idempotency.check_identity(key, scope, principal);
-    q := idempotency.question_of('idem_once()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    q := idempotency.question_of('idem_once()', key COLLATE "C", scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
         NULL, NULL, false, same_statement, false, NULL, statement_snapshot);
     q.without_request := true;
     q.once := true;
@@ -4163,10 +4179,10 @@ CREATE FUNCTION @extschema@.idem_get(
 DECLARE
     r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
-    PERFORM idempotency.policy_for(scope);
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = idem_get.key AND t.scope = idem_get.scope
-                                                AND t.principal = idem_get.principal;
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    PERFORM idempotency.policy_for(scope COLLATE "C");
+    SELECT * INTO r FROM idempotency.record t WHERE t.key = idem_get.key COLLATE "C" AND t.scope = idem_get.scope COLLATE "C"
+                                                AND t.principal = idem_get.principal COLLATE "C";
     IF NOT FOUND THEN RETURN NULL; END IF;
     IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
     RETURN ROW(NULL::text, r.key, r.scope, r.principal, NULL::bigint, r.attempt, idempotency.status_word(idempotency.status_now(r)),
@@ -4200,14 +4216,14 @@ DECLARE
     status "char";
     word text;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
-    IF idempotency.own_open_claim(key, scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
+    IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_resolve()');
-    p := idempotency.policy_for(scope);
-    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-    r := idempotency.newest_record(key, scope, principal);
+    p := idempotency.policy_for(scope COLLATE "C");
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
+    r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
     IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
     status := idempotency.status_now(r);
@@ -4266,19 +4282,19 @@ DECLARE
     given_up timestamptz;
     own boolean;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
         PERFORM idempotency.refuse('invalid fingerprint', format('It has %s bytes; 1 to 64 are allowed.', octet_length(fingerprint)),
                                    'Use idem_fingerprint(), or a digest of your own.');
     END IF;
-    q := ROW('idem_explain()', key, scope, principal, request, method, path, NULL, fingerprint, NULL,
+    q := ROW('idem_explain()', key COLLATE "C", scope, principal, request, method, path, NULL, fingerprint, NULL,
         idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'), idempotency.checked_span(wait, 'wait', 1, true),
         idempotency.check_moment(first_sent, 'first_sent'), NULL, true, false, false, false, NULL, NULL, false, NULL, NULL, NULL, NULL);
     IF show_values THEN
         RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'values of requests are not shown without the module',
             HINT = 'Omit show_values, and compare the column request of idempotency.records.';
     END IF;
-    p := idempotency.policy_for(scope);
+    p := idempotency.policy_for(scope COLLATE "C");
     q := idempotency.settle(q, p);
     lock := idempotency.lock_of(q.key, q.scope, q.principal);
     -- The lock first: who had it may have committed when the record is looked at.
@@ -4392,12 +4408,12 @@ CREATE FUNCTION @extschema@.idem_attempts(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
-    PERFORM idempotency.policy_for(scope);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    PERFORM idempotency.policy_for(scope COLLATE "C");
     RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
                         a.retained_until, a.sealed_by
       FROM idempotency.attempt a
-     WHERE a.key = idem_attempts.key AND a.scope = idem_attempts.scope AND a.principal = idem_attempts.principal
+     WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C" AND a.principal = idem_attempts.principal COLLATE "C"
      ORDER BY a.ended, a.token;
 END
 $body$;
@@ -4416,12 +4432,12 @@ CREATE FUNCTION @extschema@.idem_forget(
 DECLARE
     r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_reason(reason);
-    IF idempotency.own_open_claim(key, scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_reason(reason);
+    IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_forget()');
-    PERFORM idempotency.policy_for(scope);
-    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-    r := idempotency.newest_record(key, scope, principal);
+    PERFORM idempotency.policy_for(scope COLLATE "C");
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
+    r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN RETURN false; END IF;
     IF idempotency.lives(r, clock_timestamp()) THEN
         PERFORM idempotency.refuse('the key is being executed', 'The lease of its claim has not expired.',
@@ -4455,13 +4471,13 @@ DECLARE
     now_is "char";
     p idempotency.in_force;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
     PERFORM idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed'),
             idempotency.check_moment(claimed_at, 'claimed_at');
     PERFORM idempotency.check_writable('idem_resolve_idle()');
-    seen := idempotency.look_at_idle(key, scope, principal);
+    seen := idempotency.look_at_idle(key COLLATE "C", scope, principal);
     r := seen.r;
     IF r.token IS NOT NULL THEN
         now_is := idempotency.status_now(r);
@@ -4472,7 +4488,7 @@ BEGIN
     END IF;
     IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
     IF r.sealed_by IS NOT NULL THEN RETURN 'no_key'; END IF;
-    p := idempotency.policy_for(scope);
+    p := idempotency.policy_for(scope COLLATE "C");
     BEGIN
         PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, getdatabaseencoding()), headers);
     EXCEPTION WHEN program_limit_exceeded THEN
@@ -4497,9 +4513,9 @@ CREATE FUNCTION @extschema@.idem_erase(
 DECLARE
     seen record;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_reason(reason),
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_reason(reason),
             idempotency.check_writable('idem_erase()');
-    seen := idempotency.look_at_idle(key, scope, principal);
+    seen := idempotency.look_at_idle(key COLLATE "C", scope, principal);
     IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
     PERFORM idempotency.remove_for_good(seen.r, reason, true);
     RETURN 'done';
@@ -4518,7 +4534,7 @@ DECLARE
     open bigint;
 BEGIN
     PERFORM idempotency.check_writable('idem_await_claims()');
-    PERFORM idempotency.check_name(principal, 'principal');
+    PERFORM idempotency.check_name(principal COLLATE "C", 'principal');
     span := coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0);
     until := idempotency.after(clock_timestamp(), span);
     LOOP
@@ -4544,7 +4560,7 @@ DECLARE
     decisions bigint;
 BEGIN
     PERFORM idempotency.check_writable('idem_erase_decisions()');
-    PERFORM idempotency.check_name(of_principal, 'of_principal'), idempotency.check_reason(reason);
+    PERFORM idempotency.check_name(of_principal COLLATE "C", 'of_principal'), idempotency.check_reason(reason);
     UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, erased = true WHERE principal = of_principal;
     GET DIAGNOSTICS decisions = ROW_COUNT;
     PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions), reason => reason, erased => true);
@@ -4731,10 +4747,10 @@ BEGIN
     p.allowed_role := idempotency.name_of_role(allowed_role);
     PERFORM idempotency.check_reason(reason);
     LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern);
+    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
     PERFORM idempotency.write_policy(p);
     PERFORM idempotency.write_audit('policy_set', scope_pattern, before => old,
-                                    after => idempotency.policy_as_json(scope_pattern), reason => reason);
+                                    after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_policy_set
@@ -4790,9 +4806,9 @@ BEGIN
     END IF;
     PERFORM idempotency.check_reason(reason);
     LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern);
+    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
     SELECT * INTO p FROM idempotency.policy t
-     WHERE t.scope_pattern = idem_policy_alter.scope_pattern AND NOT t.dropped;
+     WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C" AND NOT t.dropped;
     IF NOT FOUND THEN
         PERFORM idempotency.refuse('there is no policy with this scope_pattern', 'Policies are found by their exact pattern.',
                                    'Create one with idem_policy_set.', '42704');
@@ -4818,7 +4834,7 @@ BEGIN
     PERFORM idempotency.check_policy(p);
     PERFORM idempotency.write_policy(p);
     PERFORM idempotency.write_audit('policy_alter', scope_pattern, before => old,
-                                    after => idempotency.policy_as_json(scope_pattern), reason => reason);
+                                    after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_policy_alter
@@ -4840,12 +4856,12 @@ BEGIN
     END IF;
     PERFORM idempotency.check_reason(reason);
     LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern);
+    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
     IF old IS NULL THEN RETURN false; END IF;
-    PERFORM idempotency.check_may_change(scope_pattern);
-    left_over := idempotency.memory_of(scope_pattern, scope_pattern);
-    past := idempotency.changed_memory(scope_pattern, left_over.span, now);
-    DELETE FROM idempotency.policy p WHERE p.scope_pattern = idem_policy_drop.scope_pattern;
+    PERFORM idempotency.check_may_change(scope_pattern COLLATE "C");
+    left_over := idempotency.memory_of(scope_pattern COLLATE "C", scope_pattern);
+    past := idempotency.changed_memory(scope_pattern COLLATE "C", left_over.span, now);
+    DELETE FROM idempotency.policy p WHERE p.scope_pattern = idem_policy_drop.scope_pattern COLLATE "C";
     IF past.since IS NOT NULL THEN
         INSERT INTO idempotency.policy (scope_pattern, since, memory_before, dropped)
         VALUES (idem_policy_drop.scope_pattern, past.since, past.before, true);
@@ -4863,8 +4879,8 @@ CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    PERFORM idempotency.check_name(scope, 'scope', true);
-    RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope) o;
+    PERFORM idempotency.check_name(scope COLLATE "C", 'scope', true);
+    RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope COLLATE "C") o;
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_policy
@@ -4993,14 +5009,14 @@ CREATE FUNCTION @extschema@.idem_parse_key(header text) RETURNS text
     AS $body$
 DECLARE
     field text := trim(BOTH E' \t' FROM header);
-    bare constant text := '("([ !#-[\]-~]|\\["\\])*"|:[A-Za-z0-9+/]*=*:|\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
+    bare constant text := E'("([ !#-[\\]-~]|\\\\["\\\\])*"|:[A-Za-z0-9+/]*=*:|\\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
     key text;
 BEGIN
     IF left(field, 1) = '"' THEN
-        IF field ~ ('^"([ !#-[\]-~]|\\["\\])*"(; *[a-z*][a-z0-9_.*-]*(=' || bare || ')?)*$') THEN
-            key := regexp_replace(substring(field FROM '^"((?:[ !#-[\]-~]|\\["\\])*)"'), '\\(["\\])', '\1', 'g');
+        IF field ~ (E'^"([ !#-[\\]-~]|\\\\["\\\\])*"(; *[a-z*][a-z0-9_.*-]*(=' || bare || ')?)*$') THEN
+            key := regexp_replace(substring(field FROM E'^"((?:[ !#-[\\]-~]|\\\\["\\\\])*)"'), E'\\\\(["\\\\])', E'\\1', 'g');
         END IF;
-    ELSIF field ~ '^[!#-+\--:<-[\]-~]+$' THEN
+    ELSIF field ~ E'^[!#-+\\--:<-[\\]-~]+$' THEN
         key := field;
     END IF;
     RETURN CASE WHEN idempotency.name_fault(key, false) IS NULL THEN key END;
@@ -5130,11 +5146,16 @@ DECLARE
             'routines', (SELECT jsonb_agg(p.oid::regprocedure::text ORDER BY 1) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
                           WHERE strpos(script, format(E'\n--; routine %I.%I\n', n.nspname, p.proname)) > 0))
         FROM idempotency.updating_statements(script) s);
+    one text;
 BEGIN
     EXECUTE format('CREATE OR REPLACE FUNCTION idempotency.installed() RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS %L',
                    format('SELECT $json$%s$json$::pg_catalog.jsonb', made));
     COMMENT ON FUNCTION idempotency.installed() IS 'the version of managed/idempotency.sql that was run here, and what it has made';
     REVOKE ALL ON FUNCTION idempotency.installed() FROM PUBLIC;
+    FOR one IN SELECT a.grantee::regrole FROM pg_proc p, aclexplode(p.proacl) a
+                WHERE p.oid = 'idempotency.installed()'::regprocedure AND a.grantee <> p.proowner LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION idempotency.installed() FROM %s', one);
+    END LOOP;
 END $$;
 
 -- What roles may do by grants of the owner. PUBLIC and pg_monitor have what the file gives them.
@@ -5280,6 +5301,32 @@ BEGIN
     END LOOP;
 END $$;
 
+-- ALTER DEFAULT PRIVILEGES may give roles rights on all that is made, as Supabase does for anon. Only what the
+-- file says, and the owner grants later, counts.
+CREATE FUNCTION idempotency.updating_close(script text, installed jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    one text;
+BEGIN
+    FOR one IN
+        SELECT format('REVOKE ALL ON %s %s FROM %s', o.kind, o.identity, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
+          FROM (SELECT 'ROUTINE' AS kind, p.oid::regprocedure::text AS identity, p.proowner AS owner, p.proacl AS acl
+                  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+                 WHERE strpos(script, format(E'\n--; routine %I.%I\n', n.nspname, p.proname)) > 0
+                 UNION ALL
+                SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass::text, c.relowner, c.relacl
+                  FROM pg_class c
+                 WHERE c.relnamespace = 'idempotency'::regnamespace AND c.relkind IN ('r', 'v', 'S')
+                   AND NOT coalesce(c.relkind = 'S' AND installed IS NOT NULL OR installed -> 'tables' ? c.oid::regclass::text, false)
+                 UNION ALL
+                SELECT 'SCHEMA', 'idempotency', n.nspowner, n.nspacl FROM pg_namespace n
+                 WHERE n.nspname = 'idempotency' AND installed IS NULL) o, aclexplode(o.acl) a
+         WHERE a.grantee NOT IN (o.owner, 'pg_monitor'::regrole) AND NOT (o.kind = 'ROUTINE' AND a.grantee = 0)
+         GROUP BY 1 LOOP
+        EXECUTE one;
+    END LOOP;
+END $$;
+
 CREATE FUNCTION idempotency.updating_drop_stale(installed jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -5343,6 +5390,7 @@ BEGIN
         PERFORM idempotency.updating_run(script);
     END;
     PERFORM idempotency.updating_drop_stale(installed);
+    PERFORM idempotency.updating_close(script, installed);
     PERFORM idempotency.updating_grant(rights);
     -- The protocol may have got new functions.
     FOR i IN 1 .. cardinality(callers) LOOP
@@ -5401,7 +5449,11 @@ BEGIN
     IF up_to_date THEN
         PERFORM idempotency.updating_missing_rows(s.name, s.text) FROM idempotency.updating_statements(script) s WHERE s.kind = 'rows';
     ELSE
-        IF installed IS NOT NULL THEN PERFORM idempotency.updating(script, installed, steps); END IF;
+        IF installed IS NULL THEN
+            PERFORM idempotency.updating_close(script, installed);
+        ELSE
+            PERFORM idempotency.updating(script, installed, steps);
+        END IF;
         PERFORM idempotency.updating_write_down(script, version, digest, place);
     END IF;
     FOR one IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'idempotency'::regnamespace AND p.proname LIKE 'updating%' LOOP

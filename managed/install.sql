@@ -59,7 +59,11 @@ BEGIN
     IF up_to_date THEN
         PERFORM idempotency.updating_missing_rows(s.name, s.text) FROM idempotency.updating_statements(script) s WHERE s.kind = 'rows';
     ELSE
-        IF installed IS NOT NULL THEN PERFORM idempotency.updating(script, installed, steps); END IF;
+        IF installed IS NULL THEN
+            PERFORM idempotency.updating_close(script, installed);
+        ELSE
+            PERFORM idempotency.updating(script, installed, steps);
+        END IF;
         PERFORM idempotency.updating_write_down(script, version, digest, place);
     END IF;
     FOR one IN SELECT p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = 'idempotency'::regnamespace AND p.proname LIKE 'updating%' LOOP

@@ -76,7 +76,7 @@ DECLARE
     again constant boolean := action IN ('release', 'reopen');
 BEGIN
     r := idempotency.mark_ended(r, CASE action WHEN 'complete' THEN 'c' WHEN 'fail' THEN 'f' ELSE 'r' END::"char");
-    r.token := idempotency.new_token(old.token);
+    r.token := idempotency.next_token(old);
     r.error := CASE WHEN again AND error IS NULL THEN old.error ELSE idempotency.clipped(error) END;
     r.resolved_by := session_user;
     IF again THEN r.next_attempt_at := r.finished_at; END IF;
@@ -98,14 +98,14 @@ DECLARE
     status "char";
     word text;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
-    IF idempotency.own_open_claim(key, scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
+    IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_resolve()');
-    p := idempotency.policy_for(scope);
-    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-    r := idempotency.newest_record(key, scope, principal);
+    p := idempotency.policy_for(scope COLLATE "C");
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
+    r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
     IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
     status := idempotency.status_now(r);
@@ -126,12 +126,12 @@ END
 DECLARE
     r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_reason(reason);
-    IF idempotency.own_open_claim(key, scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_reason(reason);
+    IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_forget()');
-    PERFORM idempotency.policy_for(scope);
-    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-    r := idempotency.newest_record(key, scope, principal);
+    PERFORM idempotency.policy_for(scope COLLATE "C");
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
+    r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN RETURN false; END IF;
     IF idempotency.lives(r, clock_timestamp()) THEN
         PERFORM idempotency.refuse('the key is being executed', 'The lease of its claim has not expired.',
@@ -176,13 +176,13 @@ DECLARE
     now_is "char";
     p idempotency.in_force;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
     PERFORM idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed'),
             idempotency.check_moment(claimed_at, 'claimed_at');
     PERFORM idempotency.check_writable('idem_resolve_idle()');
-    seen := idempotency.look_at_idle(key, scope, principal);
+    seen := idempotency.look_at_idle(key COLLATE "C", scope, principal);
     r := seen.r;
     IF r.token IS NOT NULL THEN
         now_is := idempotency.status_now(r);
@@ -193,7 +193,7 @@ BEGIN
     END IF;
     IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
     IF r.sealed_by IS NOT NULL THEN RETURN 'no_key'; END IF;
-    p := idempotency.policy_for(scope);
+    p := idempotency.policy_for(scope COLLATE "C");
     BEGIN
         PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, getdatabaseencoding()), headers);
     EXCEPTION WHEN program_limit_exceeded THEN
@@ -207,9 +207,9 @@ END
 DECLARE
     seen record;
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_reason(reason),
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_reason(reason),
             idempotency.check_writable('idem_erase()');
-    seen := idempotency.look_at_idle(key, scope, principal);
+    seen := idempotency.look_at_idle(key COLLATE "C", scope, principal);
     IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
     PERFORM idempotency.remove_for_good(seen.r, reason, true);
     RETURN 'done';
@@ -220,7 +220,7 @@ DECLARE
     decisions bigint;
 BEGIN
     PERFORM idempotency.check_writable('idem_erase_decisions()');
-    PERFORM idempotency.check_name(of_principal, 'of_principal'), idempotency.check_reason(reason);
+    PERFORM idempotency.check_name(of_principal COLLATE "C", 'of_principal'), idempotency.check_reason(reason);
     UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, erased = true WHERE principal = of_principal;
     GET DIAGNOSTICS decisions = ROW_COUNT;
     PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions), reason => reason, erased => true);
@@ -235,7 +235,7 @@ DECLARE
     open bigint;
 BEGIN
     PERFORM idempotency.check_writable('idem_await_claims()');
-    PERFORM idempotency.check_name(principal, 'principal');
+    PERFORM idempotency.check_name(principal COLLATE "C", 'principal');
     span := coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0);
     until := idempotency.after(clock_timestamp(), span);
     LOOP
@@ -251,12 +251,12 @@ END
 
 --: idem_operator_attempts plpgsql definer
 BEGIN
-    PERFORM idempotency.check_identity(key, scope, principal);
-    PERFORM idempotency.policy_for(scope);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    PERFORM idempotency.policy_for(scope COLLATE "C");
     RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
                         a.retained_until, a.sealed_by
       FROM idempotency.attempt a
-     WHERE a.key = idem_attempts.key AND a.scope = idem_attempts.scope AND a.principal = idem_attempts.principal
+     WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C" AND a.principal = idem_attempts.principal COLLATE "C"
      ORDER BY a.ended, a.token;
 END
 

@@ -449,10 +449,10 @@ BEGIN
     p.allowed_role := idempotency.name_of_role(allowed_role);
     PERFORM idempotency.check_reason(reason);
     LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern);
+    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
     PERFORM idempotency.write_policy(p);
     PERFORM idempotency.write_audit('policy_set', scope_pattern, before => old,
-                                    after => idempotency.policy_as_json(scope_pattern), reason => reason);
+                                    after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
 END
 
 --: idem_operator_policy_alter plpgsql definer
@@ -468,9 +468,9 @@ BEGIN
     END IF;
     PERFORM idempotency.check_reason(reason);
     LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern);
+    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
     SELECT * INTO p FROM idempotency.policy t
-     WHERE t.scope_pattern = idem_policy_alter.scope_pattern AND NOT t.dropped;
+     WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C" AND NOT t.dropped;
     IF NOT FOUND THEN
         PERFORM idempotency.refuse('there is no policy with this scope_pattern', 'Policies are found by their exact pattern.',
                                    'Create one with idem_policy_set.', '42704');
@@ -496,7 +496,7 @@ BEGIN
     PERFORM idempotency.check_policy(p);
     PERFORM idempotency.write_policy(p);
     PERFORM idempotency.write_audit('policy_alter', scope_pattern, before => old,
-                                    after => idempotency.policy_as_json(scope_pattern), reason => reason);
+                                    after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
 END
 
 --: idem_operator_policy_drop plpgsql definer
@@ -512,12 +512,12 @@ BEGIN
     END IF;
     PERFORM idempotency.check_reason(reason);
     LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern);
+    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
     IF old IS NULL THEN RETURN false; END IF;
-    PERFORM idempotency.check_may_change(scope_pattern);
-    left_over := idempotency.memory_of(scope_pattern, scope_pattern);
-    past := idempotency.changed_memory(scope_pattern, left_over.span, now);
-    DELETE FROM idempotency.policy p WHERE p.scope_pattern = idem_policy_drop.scope_pattern;
+    PERFORM idempotency.check_may_change(scope_pattern COLLATE "C");
+    left_over := idempotency.memory_of(scope_pattern COLLATE "C", scope_pattern);
+    past := idempotency.changed_memory(scope_pattern COLLATE "C", left_over.span, now);
+    DELETE FROM idempotency.policy p WHERE p.scope_pattern = idem_policy_drop.scope_pattern COLLATE "C";
     IF past.since IS NOT NULL THEN
         INSERT INTO idempotency.policy (scope_pattern, since, memory_before, dropped)
         VALUES (idem_policy_drop.scope_pattern, past.since, past.before, true);

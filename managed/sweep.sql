@@ -98,7 +98,7 @@ BEGIN
             r.if_silent := 'u';
         ELSE
             r := idempotency.mark_ended(r, CASE p.on_abandon WHEN 'fail' THEN 'f' ELSE 'r' END::"char");
-            r.token := idempotency.new_token(r.token);
+            r.token := idempotency.next_token(old);
             r.error := 'abandoned: the lease expired and no caller took over';
             IF r.status = 'r' THEN r.next_attempt_at := r.finished_at; END IF;
             r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));

@@ -18,11 +18,16 @@ DECLARE
             'routines', (SELECT jsonb_agg(p.oid::regprocedure::text ORDER BY 1) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
                           WHERE strpos(script, format(E'\n--; routine %I.%I\n', n.nspname, p.proname)) > 0))
         FROM idempotency.updating_statements(script) s);
+    one text;
 BEGIN
     EXECUTE format('CREATE OR REPLACE FUNCTION idempotency.installed() RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS %L',
                    format('SELECT $json$%s$json$::pg_catalog.jsonb', made));
     COMMENT ON FUNCTION idempotency.installed() IS 'the version of managed/idempotency.sql that was run here, and what it has made';
     REVOKE ALL ON FUNCTION idempotency.installed() FROM PUBLIC;
+    FOR one IN SELECT a.grantee::regrole FROM pg_proc p, aclexplode(p.proacl) a
+                WHERE p.oid = 'idempotency.installed()'::regprocedure AND a.grantee <> p.proowner LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION idempotency.installed() FROM %s', one);
+    END LOOP;
 END $$;
 
 -- What roles may do by grants of the owner. PUBLIC and pg_monitor have what the file gives them.
@@ -168,6 +173,32 @@ BEGIN
     END LOOP;
 END $$;
 
+-- ALTER DEFAULT PRIVILEGES may give roles rights on all that is made, as Supabase does for anon. Only what the
+-- file says, and the owner grants later, counts.
+CREATE FUNCTION idempotency.updating_close(script text, installed jsonb) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    one text;
+BEGIN
+    FOR one IN
+        SELECT format('REVOKE ALL ON %s %s FROM %s', o.kind, o.identity, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
+          FROM (SELECT 'ROUTINE' AS kind, p.oid::regprocedure::text AS identity, p.proowner AS owner, p.proacl AS acl
+                  FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+                 WHERE strpos(script, format(E'\n--; routine %I.%I\n', n.nspname, p.proname)) > 0
+                 UNION ALL
+                SELECT CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, c.oid::regclass::text, c.relowner, c.relacl
+                  FROM pg_class c
+                 WHERE c.relnamespace = 'idempotency'::regnamespace AND c.relkind IN ('r', 'v', 'S')
+                   AND NOT coalesce(c.relkind = 'S' AND installed IS NOT NULL OR installed -> 'tables' ? c.oid::regclass::text, false)
+                 UNION ALL
+                SELECT 'SCHEMA', 'idempotency', n.nspowner, n.nspacl FROM pg_namespace n
+                 WHERE n.nspname = 'idempotency' AND installed IS NULL) o, aclexplode(o.acl) a
+         WHERE a.grantee NOT IN (o.owner, 'pg_monitor'::regrole) AND NOT (o.kind = 'ROUTINE' AND a.grantee = 0)
+         GROUP BY 1 LOOP
+        EXECUTE one;
+    END LOOP;
+END $$;
+
 CREATE FUNCTION idempotency.updating_drop_stale(installed jsonb) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -231,6 +262,7 @@ BEGIN
         PERFORM idempotency.updating_run(script);
     END;
     PERFORM idempotency.updating_drop_stale(installed);
+    PERFORM idempotency.updating_close(script, installed);
     PERFORM idempotency.updating_grant(rights);
     -- The protocol may have got new functions.
     FOR i IN 1 .. cardinality(callers) LOOP
