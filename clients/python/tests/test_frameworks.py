@@ -1,5 +1,6 @@
 """Services as the README has them, and what frameworks may do to a route. The rest is the conformance suite's."""
 
+import functools
 import json
 import os
 import socket
@@ -81,10 +82,43 @@ def fastapi_app(keys, execute):
         return {"paid": await own.step("charge", step)}
 
     app.include_router(api, prefix="/api")
-    forgotten = APIRouter()
-    forgotten.post("/forgotten")(keys.transactional()(gone.__wrapped__))
-    app.include_router(forgotten)
+    twice = APIRouter()
+    twice.post("/twice")(gone)  # the first route has let FastAPI see it
+    app.include_router(twice)
     return app
+
+
+@pytest.mark.parametrize("kind", ["transactional", "leased"])
+@pytest.mark.parametrize("decorated", [False, True])
+async def test_fastapi_without_the_route_class(async_pool, key, kind, decorated):
+    """Noticed where the path operation is defined, not when the first client comes."""
+    from fastapi import APIRouter, FastAPI
+
+    from idempotency_postgres.fastapi import Idempotency, bearer
+    from idempotency_postgres.psycopg import database
+
+    keys = Idempotency(database(async_pool), principal=bearer)
+
+    async def pay(amount: int) -> int:
+        return amount
+
+    def another(function):
+        @functools.wraps(function)
+        async def around(*args, **kwargs):
+            return await function(*args, **kwargs)
+
+        return around if decorated else function
+
+    operation = another(getattr(keys, kind)()(pay))
+    for router in (FastAPI(), APIRouter()):
+        with pytest.raises(TypeError, match="route_class=keys.route_class"):
+            router.post("/pay")(operation)
+    app = FastAPI()
+    app.router.route_class = keys.route_class
+    app.post("/pay")(operation)
+    async with client(app, headers=headers(key)) as http:
+        assert (await http.post("/pay?amount=5")).json() == 5
+        assert (await http.post("/pay?amount=nothing")).status_code == 422
 
 
 async def test_fastapi(async_pool, key, sql):
@@ -108,7 +142,7 @@ async def test_fastapi(async_pool, key, sql):
         answers = [await http.post("/api/leased", json=BODY) for _ in range(2)]
         assert [(a.status_code, a.json(), "Idempotent-Replayed" in a.headers) for a in answers] == [
             (201, {"paid": 5}, False), (201, {"paid": 5}, True)]  # fmt: skip
-        assert (await http.post("/forgotten", json=BODY)).status_code == 500
+        assert (await http.post("/twice", json=BODY)).status_code == 500
         scopes = [("POST /api/gone",), ("POST /api/leased",), ("POST /payments/{account}",)]
         assert sql("SELECT scope FROM idempotency.records WHERE key = %s ORDER BY 1", key) == scopes
         assert "paths" in (await http.get("/openapi.json")).json()

@@ -29,8 +29,23 @@ async def claim() -> Any:
     return route.claim()
 
 
+class _Unrouted:
+    """In the place of a signature: another route class raises a TypeError when it looks at that, with this text."""
+
+    def __repr__(self) -> str:
+        return "<idempotency: before the path operation, set route_class=keys.route_class on its router>"
+
+
 class IdempotentRoute(APIRoute):
     """FastAPI reads and parses a body before it calls a path operation; the claim must come before that."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        inner: Any = endpoint
+        while inner is not None:  # below other decorators
+            if isinstance(getattr(inner, "__signature__", None), _Unrouted):
+                del inner.__signature__
+            inner = getattr(inner, "__wrapped__", None)
+        super().__init__(path, endpoint, **options)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         protection = getattr(self.endpoint, _MARK, None)
@@ -69,12 +84,13 @@ class Idempotency(asgi.Idempotency[Tx]):
                     return function(*args, **kwargs)
 
             setattr(checked, _MARK, protection)
+            checked.__signature__ = _Unrouted()  # type: ignore[attr-defined]
             return checked  # type: ignore[return-value]
 
         return decorator
 
 
 def _check() -> None:
-    """A forgotten route class raises: the route would have no protection."""
+    """A call from elsewhere raises: it would have no protection."""
     if current.get() is None:
-        raise RuntimeError("idempotency: set route_class=keys.route_class on the router of this path operation")
+        raise RuntimeError("idempotency: no claim here. Does the router of this path operation have route_class=keys.route_class?")
