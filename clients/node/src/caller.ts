@@ -40,7 +40,7 @@ export class NotFinal extends Error {
 
 const PROBLEM = /\/problems\/idempotency\/([a-z-]+)$/;
 
-/** Whether a repeat with the same key would get this answer again. */
+/** Whether a repeat with the same key would get this answer again. Rejects if the connection has cut it short. */
 export async function isFinal(response: Response): Promise<boolean> {
   if (response.headers.get('Idempotent-Replayed') === 'true') return true;
   switch (await problemOf(response)) {
@@ -52,8 +52,9 @@ export async function isFinal(response: Response): Promise<boolean> {
 
 async function problemOf(response: Response): Promise<string | null> {
   if (!response.headers.get('Content-Type')?.startsWith('application/problem+json')) return null;
+  const text = await response.clone().text();
   try {
-    const { type } = await response.clone().json() as { type?: unknown };
+    const { type } = JSON.parse(text) as { type?: unknown };
     return PROBLEM.exec(String(type))?.[1] ?? null;
   } catch {
     return null;
@@ -74,6 +75,7 @@ export async function call(
     options.signal?.throwIfAborted();
     let response: Response | null = null;
     let failure: unknown;
+    const alive = setTimeout(() => {}, timeout); // the signal's own timer lets a process end
     try {
       const limit = AbortSignal.timeout(timeout);
       const signal = options.signal ? AbortSignal.any([options.signal, limit]) : limit;
@@ -82,6 +84,8 @@ export async function call(
     } catch (error) {
       options.signal?.throwIfAborted();
       failure = error; // no answer: it may have taken effect
+    } finally {
+      clearTimeout(alive);
     }
     const delay = (retryAfter(response) ?? 0) + Math.random() * Math.min(cap, base * 2 ** (sent - 1));
     if (sent >= attempts || performance.now() + delay > end) throw new NotFinal(key, response, failure);

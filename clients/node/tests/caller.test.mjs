@@ -1,5 +1,6 @@
 // The calling side, against a service that is harmed between.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import http from 'node:http';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
@@ -39,6 +40,12 @@ const lost = (socket, behind) => { socket.destroy(); behind.destroy(); };
 const unanswered = (socket, behind) => { socket.pipe(behind); behind.once('data', () => lost(socket, behind)); };
 const instead = (head) => (socket, behind) => { behind.destroy(); socket.once('data', () => socket.end(`HTTP/1.1 ${head}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`)); };
 
+/** The head says that the answer is not final, and its document is cut. */
+const cut = (socket, behind) => {
+  behind.destroy();
+  socket.once('data', () => socket.end('HTTP/1.1 409 Conflict\r\nContent-Type: application/problem+json\r\nContent-Length: 90\r\nConnection: close\r\n\r\n{"type"'));
+};
+
 const quick = { base: 5, cap: 20 };
 const sender = (body = {}) => (headers, signal) => fetch(url, {
   method: 'POST', body: JSON.stringify(body), signal, headers: { ...headers, Authorization: 'Bearer me', 'Content-Type': 'application/json', Connection: 'close' },
@@ -51,8 +58,15 @@ test('keys are UUIDs of version 7, in the order of time', () => {
   assert.equal(new Set(Array.from({ length: 1000 }, () => newKey())).size, 1000);
 });
 
+test('the limit of a sending counts in a process that has nothing else to do', () => {
+  const program = `import { call } from 'idempotency-postgres/caller';
+    await call((_, signal) => new Promise((_, reject) => { signal.onabort = reject; }), { attempts: 1, timeout: 50 }).catch((error) => console.log(error.name));`;
+  const ran = spawnSync(process.execPath, ['--input-type=module', '-e', program], { cwd: new URL('..', import.meta.url), encoding: 'utf8' });
+  assert.deepEqual([ran.status, ran.stdout], [0, 'NotFinal\n']);
+});
+
 describe('faults between', () => {
-  for (const [name, some] of Object.entries({ none: [], lost: [lost], 'an answer lost': [unanswered], several: [lost, instead('502 Bad Gateway'), unanswered, instead('429 Slow down')] })) {
+  for (const [name, some] of Object.entries({ none: [], lost: [lost], 'an answer lost': [unanswered], 'an answer cut': [cut], several: [lost, instead('502 Bad Gateway'), unanswered, instead('429 Slow down')] })) {
     test(name, async () => {
       const stored = [];
       faults.push(...some);

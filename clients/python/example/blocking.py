@@ -1,4 +1,4 @@
-"""The same on Flask and on Django: EXAMPLE=flask or EXAMPLE=django, beside the suite's ordinary run."""
+"""The same on Flask and on Django, with werkzeug's development server: SERVER=flask or SERVER=django."""
 
 import base64
 import contextlib
@@ -14,7 +14,9 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from idempotency_postgres import Answer, NothingHappened, Rejection
 
 INFO = f"application_name={os.environ.get('PGAPPNAME', 'example')} connect_timeout=5"
-others = ConnectionPool(INFO, min_size=2, max_size=40, open=True, reconnect_timeout=1, kwargs={"autocommit": True})
+# Behind PgBouncer a prepared statement is another session's.
+PREPARES = {"prepare_threshold": None} if os.environ.get("POOLED") else {}
+others = ConnectionPool(INFO, min_size=2, max_size=40, open=True, reconnect_timeout=1, kwargs={"autocommit": True, **PREPARES})
 runs = {}  # of handlers that are to fail, by key
 
 
@@ -31,7 +33,9 @@ def hook(name):
     return tell
 
 
-COMMON = {
+# BENCH: for bench/clients, without the suite's hooks and with the route /bare.
+BENCH = "BENCH" in os.environ
+COMMON = {} if BENCH else {
     "database_timeout": 2, "on_execute": hook("execute"), "on_replay": hook("replay"),
     "on_refusal": hook("refusal"), "on_lease_lost": hook("lease_lost"),
 }  # fmt: skip
@@ -81,17 +85,21 @@ def late(claim, note):
 
 
 def raised(status):
-    if os.environ["EXAMPLE"] == "flask":
+    if os.environ["SERVER"] == "flask":
         from flask import abort
 
-        abort(status)
+        with contextlib.suppress(LookupError):  # it does not know each status
+            abort(status)
     raise Rejection(Answer(status))
 
 
 WAYS = {
     "hide_error": ["execute"], "commit": ["sql"],
-    "waits": {"flask": {"execute": 3, "replay": 1, "leased": 3}, "django": {"execute": 5, "replay": 2, "leased": 3}}[os.environ["EXAMPLE"]],
+    "waits": {"flask": {"execute": 3, "replay": 1, "leased": 3}, "django": {"execute": 5, "replay": 3, "leased": 3}}[os.environ["SERVER"]],
 }  # fmt: skip
+
+
+BARE = "INSERT INTO effect (principal, key, note) VALUES ('bench', '', %s)"  # the work of /transactional without the client
 
 
 def work(claim, body, kind):
@@ -176,7 +184,7 @@ def flask_app():
     from idempotency_postgres.psycopg import database
 
     app = Flask(__name__)
-    pool = ConnectionPool(INFO, min_size=2, max_size=10, open=True, reconnect_timeout=1)
+    pool = ConnectionPool(INFO, min_size=2, max_size=10, open=True, reconnect_timeout=1, kwargs=PREPARES)
     keys = Idempotency(database(pool), principal=bearer, **COMMON)
 
     def view():
@@ -186,6 +194,13 @@ def flask_app():
             (response.headers.set if name.lower() == "content-type" else response.headers.add)(name, value)
         return response
 
+    def bare():
+        with pool.connection() as connection:
+            connection.execute(BARE, (request.get_json()["effect"],))
+        return "", 201
+
+    if BENCH:
+        app.add_url_rule("/bare", "bare", bare, methods=["POST"])
     for path in ROUTES:
         app.add_url_rule(path, path, protected(keys, path)(view), methods=["POST"])
     app.add_url_rule("/health", "health", lambda: "well")
@@ -205,7 +220,7 @@ def django_app():
         DATABASES={"default": {
             "ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"], "USER": os.environ["PGUSER"],
             "HOST": os.environ["PGHOST"], "PORT": os.environ["PGPORT"],
-            "OPTIONS": {"application_name": os.environ.get("PGAPPNAME", "example"), "connect_timeout": 2},
+            "OPTIONS": {"application_name": os.environ.get("PGAPPNAME", "example"), "connect_timeout": 2, **PREPARES, "pool": {"max_size": 10, "timeout": 2, "reconnect_timeout": 1}},
         }},
     )  # fmt: skip
     from idempotency_postgres.django import Idempotency, bearer, claim
@@ -220,8 +235,17 @@ def django_app():
             response[name] = value
         return response
 
+    def bare(request):
+        from django.db import connection, transaction
+
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(BARE, (json.loads(request.body)["effect"],))
+        return HttpResponse(status=201)
+
     global urlpatterns
     urlpatterns = [route(path[1:], protected(keys, path)(view)) for path in ROUTES]
+    if BENCH:
+        urlpatterns.append(route("bare", bare))
     urlpatterns.append(route("health", lambda request: HttpResponse("well")))
     urlpatterns.append(route("ways", lambda request: HttpResponse(json.dumps(WAYS))))
     return get_wsgi_application()
@@ -236,7 +260,7 @@ class Handler(WSGIRequestHandler):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    app = {"flask": flask_app, "django": django_app}[os.environ["EXAMPLE"]]()
+    app = {"flask": flask_app, "django": django_app}[os.environ["SERVER"]]()
     server = make_server("127.0.0.1", int(os.environ["PORT"]), app, threaded=True, request_handler=Handler)
     print("ready", flush=True)
     server.serve_forever()

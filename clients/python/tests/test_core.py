@@ -250,3 +250,20 @@ def test_parts_of_a_form():
     for lines in ((b"",), (b"--b--",), (b"--b", b"x"), (b"--b", b"", b"x", b"--b--"), (b"--b", b"Content-Disposition: form-data", b"", b"x")):
         assert form(*lines) is None
     assert parts_of("multipart/form-data", b"--b--") is None
+
+
+def test_the_kind_of_a_claim():
+    from idempotency_postgres import AsyncLeased, Leased, Transactional, claim
+    from idempotency_postgres.route import current
+
+    with pytest.raises(RuntimeError, match="no claim here"):
+        claim(Transactional)
+    own = Transactional("client", "key", "scope", "principal")
+    token = current.set(own)
+    try:
+        assert claim() is claim(Transactional) is claim(Transactional[str]) is own
+        for other in (Leased, AsyncLeased):
+            with pytest.raises(TypeError, match="is a Transactional, not a"):
+                claim(other)
+    finally:
+        current.reset(token)

@@ -51,12 +51,16 @@ def test_wheel_in_an_empty_project(tmp_path):
     ("transactionally(db, request, lambda claim: Answer(claim.attempt))", None),
     ("transactionally(db, request, lambda claim: 5)", "incompatible type"),
     ("transactionally(db, request)", "overload"),
+    ("claim(Transactional[Connection]).client.execute('SELECT 1')", None),
+    ("claim(Transactional[Connection]).client.exceute('SELECT 1')", "has no attribute"),
+    ("claim(Leased).step('one', lambda: 1).bit_length()", None),
+    ("claim(Leased).client", "has no attribute"),
 ])  # fmt: skip
 def test_types(tmp_path, text, complaint):
     module = tmp_path / "service.py"
     module.write_text(
         "from psycopg import Connection\n"
-        "from idempotency_postgres import Answer, Database, Request, transactionally\n"
+        "from idempotency_postgres import Answer, Database, Leased, Request, Transactional, claim, transactionally\n"
         f"def call(db: Database[Connection], request: Request) -> None:\n    {text}\n"
     )
     ran = subprocess.run(

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Union, get_args
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Union, get_args, get_origin, overload
 
 from .claim import Answer, Record, Request
 from .contract import ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, PROBLEMS, WINDOW_MS
@@ -186,11 +186,24 @@ Context = Union[Transactional[Any], Leased, AsyncLeased]
 current: ContextVar[Context | None] = ContextVar("idempotency", default=None)
 
 
-def claim() -> Any:
-    """The claim of the current request: a Transactional, a Leased or an AsyncLeased."""
+C = TypeVar("C")
+
+
+@overload
+def claim() -> Any: ...
+@overload
+def claim(kind: type[C]) -> C: ...
+def claim(kind: Any = None) -> Any:
+    """The claim of the current request: a Transactional, a Leased or an AsyncLeased.
+
+    `claim(Transactional[AsyncConnection[Any]])` tells type checkers what it is. It raises TypeError where it is not.
+    """
     found = current.get()
     if found is None:
         raise RuntimeError("idempotency: no claim here. The handler was called without its route's protection")
+    wanted = get_origin(kind) or kind
+    if wanted is not None and not isinstance(found, wanted):
+        raise TypeError(f"idempotency: the claim of this route is a {type(found).__name__}, not a {wanted.__name__}")
     return found
 
 
