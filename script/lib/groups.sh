@@ -411,11 +411,11 @@ test_client() {
     ((CHECKS_FAILED == failed))
 }
 
-# The sources next to the products of the last build: a language's tools put them there. The server
-# for C++ takes its HTTP from the example, and the drivers are compared with their page.
+# The sources next to the products of the last build: a language's tools put them there. The drivers are
+# compared with their pages.
 copy_clients() {
     local list=$WORK/clients.list
-    (cd "$ROOT" && find clients examples/payments docs/drivers.md docs/drivers -type d \( -name node_modules -o -name dist -o -name target -o -name build \
+    (cd "$ROOT" && find clients docs/drivers.md docs/drivers -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
     mkdir -p "$BUILD/languages"
     # Files that no longer exist.
