@@ -43,6 +43,31 @@ wait_for() {
     echo "# waited in vain for: $1"
 }
 
+# session NUMBER ISOLATION: a client of the load. It gets each of KEYS keys twice, beside the others, and writes into
+# app.effects. Its errors are in $folder.
+KEYS=250
+session() {
+    local key
+    for key in $(seq "$KEYS" && seq "$KEYS"); do
+        cat <<SQL
+\\set go false
+BEGIN ISOLATION LEVEL $2;
+SELECT outcome = 'execute' AS go FROM idem_begin('k$key', '{"n": $key}', scope => 'load') \\gset
+\\if :go
+INSERT INTO app.effects VALUES ('k$key');
+SELECT idem_complete('k$key', 200, 'done $key', scope => 'load') \\gset
+\\endif
+COMMIT;
+SQL
+    done | as managed_app -v VERBOSITY=verbose >"$folder/session$1" 2>&1
+}
+
+# errors_of_sessions: as comments of TAP.
+errors_of_sessions() {
+    grep -ho 'ERROR:  [0-9A-Z]*: .*' "$folder"/session* | grep -v 'current transaction is aborted' |
+        sed 's/"[^"]*"/"..."/' | sort | uniq -c | sed 's/^/# /'
+}
+
 done_testing() {
     echo "1..$number"
     ((failed == 0))
