@@ -12,8 +12,8 @@ type Callback = (error?: Error | null) => void;
  * Rejects if the answer has more than `limit` bytes.
  */
 export function captured<Res extends ServerResponse>(real: Res, limit: number): { response: Res; answer: Promise<Answer> } {
-  const response = new ServerResponse(real.req as IncomingMessage) as Res;
-  Object.setPrototypeOf(response, Object.getPrototypeOf(real));
+  const response = Object.create(Object.getPrototypeOf(real)) as Res; // to change it later would make each use slow
+  (ServerResponse as any).call(response, real.req as IncomingMessage);
   for (const name of ['locals', 'app', 'ctx', 'log'] as const) {
     if (Object.hasOwn(real, name)) (response as any)[name] = (real as any)[name];
   }
@@ -90,9 +90,7 @@ function override(
       return response;
     },
   };
-  for (const [name, value] of Object.entries(own)) {
-    Object.defineProperty(response, name, { value, configurable: true, writable: true });
-  }
+  Object.assign(response, own);
   Object.defineProperty(response, 'headersSent', { get: () => sent, configurable: true });
   return [...Object.keys(own), 'headersSent'];
 }

@@ -64,7 +64,11 @@ function json(value: unknown): unknown {
 }
 
 function bytes(value: Uint8Array | string): Buffer {
-  return typeof value === 'string' ? Buffer.from(value.slice(2), 'hex') : Buffer.from(value);
+  if (typeof value !== 'string') return Buffer.from(value);
+  if (value.startsWith('\\x')) return Buffer.from(value.slice(2), 'hex');
+  // bytea_output = escape
+  const plain = value.replace(/\\(\\|[0-7]{3})/g, (_, code: string) => (code === '\\' ? code : String.fromCharCode(parseInt(code, 8))));
+  return Buffer.from(plain, 'latin1');
 }
 
 // ---- header fields ----

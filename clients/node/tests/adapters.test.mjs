@@ -457,3 +457,11 @@ describe('prepared statements of pg', () => {
     assert.equal((await once).outcome, 'executed');
   });
 });
+
+test('bytes in the older format', async () => {
+  const pool = new pgLibrary.Pool({ ...at, options: '-c bytea_output=escape' });
+  const run = () => transactionally(pg(pool), { key: 'escape', scope: 's', principal: 'p', json: '{}' }, async () => ANSWER);
+  await run();
+  assert.deepEqual((await run()).answer.body, BODY);
+  await pool.end();
+});
