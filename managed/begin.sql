@@ -444,6 +444,7 @@ BEGIN
                         PERFORM idempotency.keep_attempt(p, r, 'taken_over');
                     END IF;
                     r := granted;
+                    IF random() < 1.0 / 64 THEN PERFORM idempotency.sweep_beside_call(); END IF;
                     RETURN;
                 END IF;
                 CONTINUE;  -- another session got in: look again
@@ -609,7 +610,10 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING idempotency.claim_of('execute', t.token, CASE WHEN once THEN 'completed' ELSE 'in_progress' END, t) AS claim
         INTO seen;
-        IF FOUND THEN RETURN seen.claim; END IF;
+        IF FOUND THEN
+            IF random() < 1.0 / 64 THEN PERFORM idempotency.sweep_beside_call(); END IF;
+            RETURN seen.claim;
+        END IF;
     END IF;
     RETURN NULL;
 END $$;

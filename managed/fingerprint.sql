@@ -89,7 +89,7 @@ BEGIN
         SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
           INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
-                       CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ '^-?[0-9]{1,15}$'
+                       CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
                             THEN e.value::text
                             ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END AS form
                   FROM jsonb_each(value) e OFFSET 0) m;
@@ -108,6 +108,13 @@ BEGIN
                 OFFSET 0) m  -- a form is computed once
          WHERE m.form IS NOT NULL;
         RETURN CASE WHEN form IS NOT NULL OR counts THEN '{' || coalesce(form, '') || '}' END;
+    END IF;
+    IF counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
+        SELECT string_agg(CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
+                               THEN e.value::text
+                               ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END, ',' ORDER BY e.n)
+          INTO form FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n);
+        RETURN '[' || coalesce(form, '') || ']';
     END IF;
     SELECT string_agg(m.form, ',' ORDER BY m.n)
       INTO form

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'bae43858e0030421';
+    digest constant text := '7c352c12798ed00f';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1208,7 +1208,7 @@ BEGIN
         SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
           INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
-                       CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ '^-?[0-9]{1,15}$'
+                       CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
                             THEN e.value::text
                             ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END AS form
                   FROM jsonb_each(value) e OFFSET 0) m;
@@ -1227,6 +1227,13 @@ BEGIN
                 OFFSET 0) m  -- a form is computed once
          WHERE m.form IS NOT NULL;
         RETURN CASE WHEN form IS NOT NULL OR counts THEN '{' || coalesce(form, '') || '}' END;
+    END IF;
+    IF counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
+        SELECT string_agg(CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
+                               THEN e.value::text
+                               ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END, ',' ORDER BY e.n)
+          INTO form FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n);
+        RETURN '[' || coalesce(form, '') || ']';
     END IF;
     SELECT string_agg(m.form, ',' ORDER BY m.n)
       INTO form
@@ -2297,6 +2304,7 @@ BEGIN
                         PERFORM idempotency.keep_attempt(p, r, 'taken_over');
                     END IF;
                     r := granted;
+                    IF random() < 1.0 / 64 THEN PERFORM idempotency.sweep_beside_call(); END IF;
                     RETURN;
                 END IF;
                 CONTINUE;  -- another session got in: look again
@@ -2462,7 +2470,10 @@ BEGIN
         ON CONFLICT DO NOTHING
         RETURNING idempotency.claim_of('execute', t.token, CASE WHEN once THEN 'completed' ELSE 'in_progress' END, t) AS claim
         INTO seen;
-        IF FOUND THEN RETURN seen.claim; END IF;
+        IF FOUND THEN
+            IF random() < 1.0 / 64 THEN PERFORM idempotency.sweep_beside_call(); END IF;
+            RETURN seen.claim;
+        END IF;
     END IF;
     RETURN NULL;
 END $$;
@@ -3213,11 +3224,11 @@ CREATE FUNCTION idempotency.is_due(r idempotency.record, until timestamptz) RETU
 COMMENT ON FUNCTION idempotency.is_due IS 'whether a record goes by age';
 --; routine idempotency.sweep_old
 -- Locked rows are skipped. The conditions stand twice: a row that was just taken over stays.
-CREATE FUNCTION idempotency.sweep_old(most bigint) RETURNS bigint
+CREATE FUNCTION idempotency.sweep_old(most bigint, grace interval DEFAULT '0') RETURNS bigint
     LANGUAGE plpgsql AS $$
 DECLARE
-    now constant timestamptz := clock_timestamp();
-    touched constant timestamptz := now - idempotency.trace_kept();
+    now constant timestamptz := clock_timestamp() - grace;
+    touched constant timestamptz := clock_timestamp() - idempotency.trace_kept();
     swept bigint;
 BEGIN
     DELETE FROM idempotency.record t
@@ -3232,6 +3243,19 @@ BEGIN
     RETURN swept;
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_old IS 'removes records that ended long ago';
+--; routine idempotency.sweep_beside_call
+-- Beside one of 64 grants, where idem_cleanup may never be called. Only of what has expired long ago: its
+-- removal needs no trace, and the caller keeps what it locks until its transaction ends.
+CREATE FUNCTION idempotency.sweep_beside_call() RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    most constant bigint := least(idempotency.setting('idempotency.sweep_beside_calls', 1, 100), 10000);
+BEGIN
+    IF most > 0 AND NOT idempotency.snapshot_is_fixed() THEN
+        PERFORM idempotency.sweep_old(most, idempotency.trace_kept());
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.sweep_beside_call IS 'removes some records that have expired long ago';
 --; routine idempotency.sweep_young
 CREATE FUNCTION idempotency.sweep_young(most bigint) RETURNS bigint
     LANGUAGE plpgsql AS $$

@@ -9,11 +9,11 @@ CREATE FUNCTION idempotency.is_due(r idempotency.record, until timestamptz) RETU
 COMMENT ON FUNCTION idempotency.is_due IS 'whether a record goes by age';
 
 -- Locked rows are skipped. The conditions stand twice: a row that was just taken over stays.
-CREATE FUNCTION idempotency.sweep_old(most bigint) RETURNS bigint
+CREATE FUNCTION idempotency.sweep_old(most bigint, grace interval DEFAULT '0') RETURNS bigint
     LANGUAGE plpgsql AS $$
 DECLARE
-    now constant timestamptz := clock_timestamp();
-    touched constant timestamptz := now - idempotency.trace_kept();
+    now constant timestamptz := clock_timestamp() - grace;
+    touched constant timestamptz := clock_timestamp() - idempotency.trace_kept();
     swept bigint;
 BEGIN
     DELETE FROM idempotency.record t
@@ -28,6 +28,19 @@ BEGIN
     RETURN swept;
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_old IS 'removes records that ended long ago';
+
+-- Beside one of 64 grants, where idem_cleanup may never be called. Only of what has expired long ago: its
+-- removal needs no trace, and the caller keeps what it locks until its transaction ends.
+CREATE FUNCTION idempotency.sweep_beside_call() RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    most constant bigint := least(idempotency.setting('idempotency.sweep_beside_calls', 1, 100), 10000);
+BEGIN
+    IF most > 0 AND NOT idempotency.snapshot_is_fixed() THEN
+        PERFORM idempotency.sweep_old(most, idempotency.trace_kept());
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.sweep_beside_call IS 'removes some records that have expired long ago';
 
 CREATE FUNCTION idempotency.sweep_young(most bigint) RETURNS bigint
     LANGUAGE plpgsql AS $$

@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
     isolation-sql tap-sql client-sql scale scale-sql managed managed-client docs examples demo chaos)
-GROUPS_ON_REQUEST=(private lint clients console dotnet upgrade failover)
+GROUPS_ON_REQUEST=(private lint clients managed-conformance console dotnet upgrade failover)
 # The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade)
 
@@ -312,6 +312,7 @@ group_scale-sql() { with_sql_store group_scale; }
 # The same tests against the edition without C.
 with_managed_edition() {
     export IDEM_EDITION=managed WORK=$WORK/edition
+    TEST_SETTINGS+=(idempotency.sweep_beside_calls=0)
     mkdir -p "$WORK"
     hand_over "$WORK"
     use_installation "$WORK/server"
@@ -320,10 +321,43 @@ with_managed_edition() {
 # Without the tests of what the module alone has: columns in C, either store, its memory.
 group_managed-client() { with_managed_edition group_client --exclude-regex 'columns|stores|memory'; }
 
+# The conformance suite of one client; script/deep runs it for all.
+group_managed-conformance() {
+    LANGUAGES=${LANGUAGES:-python}
+    with_managed_edition conform
+}
+
+conform() {
+    local language missing status=0
+    ensure_installed
+    copy_clients
+    start_clients_cluster
+    for language in $LANGUAGES; do
+        if missing=$("$BUILD/languages/clients/$language/needs"); then
+            "$BUILD/languages/clients/conformance/run" "$language" || status=1
+        else
+            check "$language: left out, for it needs ${missing:-something}" true
+        fi
+    done
+    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
+    stop_cluster clients
+    return "$status"
+}
+
+# Debian's package of pg_cron, unpacked into the copy of the server.
+pg_cron_is_there() {
+    mkdir -p "$WORK/cron" && cd "$WORK/cron" && timeout 60 apt-get download "postgresql-$(pg_major)-cron" &&
+        dpkg -x ./*.deb . && cp -R usr "$INSTALLED"
+}
+
 # The edition without C, on a server without the module.
 group_managed() {
     ensure_installed
     TEST_SETTINGS+=("autovacuum=off")
+    if (pg_cron_is_there) >"$WORK/cron.log" 2>&1; then
+        TEST_SETTINGS+=(shared_preload_libraries=pg_cron cron.database_name=managed_cron cron.use_background_workers=on)
+        export CRON=1
+    fi
     start_cluster managed "${TEST_SETTINGS[@]}"
     local status=0
     PG_BINDIR=$PG_BINDIR "$ROOT/test/managed/run" || status=$?
