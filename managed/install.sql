@@ -25,6 +25,11 @@ BEGIN
     ELSIF current_setting('server_version_num')::integer < 150000 OR getdatabaseencoding() <> 'UTF8' THEN
         RAISE EXCEPTION 'idempotency needs PostgreSQL 15 or later, and a database in UTF8' USING ERRCODE = '0A000';
     ELSIF to_regprocedure('idempotency.installed()') IS NOT NULL THEN
+        -- First: what the owner has made is not called by another role.
+        IF (SELECT nspowner FROM pg_namespace WHERE nspname = 'idempotency') <> current_user::regrole THEN
+            RAISE EXCEPTION 'must be owner of schema idempotency' USING ERRCODE = '42501', HINT = format('Run SET ROLE %s first.',
+                (SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'idempotency'));
+        END IF;
         installed := idempotency.installed();
         place := installed ->> 'schema';
         -- A dump without rights has lost that PUBLIC may not call this function.
@@ -33,9 +38,6 @@ BEGIN
         IF string_to_array(installed ->> 'version', '.')::integer[] > string_to_array(version, '.')::integer[] THEN
             RAISE EXCEPTION 'idempotency % is installed, and this file is of version %', installed ->> 'version', version
                 USING ERRCODE = '0A000', HINT = 'Run the file of that version, or of a newer one.';
-        ELSIF (SELECT nspowner FROM pg_namespace WHERE nspname = 'idempotency') <> current_user::regrole THEN
-            RAISE EXCEPTION 'must be owner of schema idempotency' USING ERRCODE = '42501', HINT = format('Run SET ROLE %s first.',
-                (SELECT nspowner::regrole FROM pg_namespace WHERE nspname = 'idempotency'));
         END IF;
     ELSIF to_regnamespace('idempotency') IS NOT NULL THEN
         RAISE EXCEPTION 'schema "idempotency" already exists'
