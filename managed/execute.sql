@@ -23,8 +23,9 @@ BEGIN
     IF NOT FOUND OR f.fault IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid operation', coalesce(f.fault, 'There is no such function.'),
             'Use a function of one jsonb argument that returns jsonb or idem_response.', '42P13');
-    ELSIF num_nonnulls(fingerprint, ttl, wait, first_sent, holder) = 0 AND NOT (f.proisstrict AND request IS NULL) THEN
-        claim := idempotency.plain_answer(key, scope, principal, request, method, path, f.name, false, false);
+    ELSIF first_sent IS NULL AND NOT (f.proisstrict AND request IS NULL) THEN
+        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, request, method, path, fingerprint, f.name, ttl, NULL, wait,
+                                          holder, false, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);

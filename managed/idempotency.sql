@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '7c352c12798ed00f';
+    digest constant text := '07fbe427ce3948d2';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1383,7 +1383,7 @@ COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 CREATE FUNCTION idempotency.is_plain(p idempotency.policy, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR (p).store_request OR (p).keep_history
-        OR (p).encrypt OR (p).transactional_only) IS NOT TRUE
+        OR (p).encrypt OR (p).transactional_only OR (p).on_missing_key = 'derive') IS NOT TRUE
        AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
@@ -2413,30 +2413,36 @@ COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
 CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record) RETURNS @extschema@.idem_claim
     LANGUAGE sql IMMUTABLE AS $$
-SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status,
-           (r).status_code, (r).headers, (r).body, (r).body_omitted, (r).error, NULL, (r).recovery_point, (r).state,
+SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status, (r).status_code, (r).headers, (r).body,
+           CASE WHEN (r).finished_at IS NOT NULL THEN (r).body_omitted END, (r).error, NULL, (r).recovery_point, (r).state,
            (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
 COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
 --; routine idempotency.plain_answer
--- A call without options, of a key that is answered or new, where the policy is plain. Null: the call goes the
--- long way, which would answer the same. A statement is initialized with each operator and function in it,
+-- A call for a key that is answered or new, where the policy is plain. Null: the call goes the long way, which
+-- would answer the same. A statement is initialized with each operator and function in it,
 -- whether they are needed or not: that is what a call costs. So what is rare stands in statements of its own.
 CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
-                                         operation text, transactional boolean, once boolean)
-    RETURNS @extschema@.idem_claim
+    fingerprint bytea, operation text, ttl interval, lease interval, wait interval, holder text, transactional boolean,
+    once boolean) RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql AS $$
 DECLARE
     seen record;
     p idempotency.policy;
     terms idempotency.terms;
     now timestamptz;
-    no_request constant boolean := request IS NULL AND method IS NULL AND path IS NULL;
+    digest_of integer;
+    has_request constant boolean := request IS NOT NULL OR method IS NOT NULL OR path IS NOT NULL;
 BEGIN
-    IF current_setting('transaction_read_only') = 'on' OR idempotency.snapshot_is_fixed() THEN RETURN NULL; END IF;
+    IF current_setting('transaction_read_only') = 'on' OR idempotency.snapshot_is_fixed() THEN
+        RETURN NULL;
+    ELSIF num_nonnulls(fingerprint, ttl, lease, wait, holder) > 0 THEN
+        IF NOT idempotency.are_plain_options(fingerprint, ttl, lease, wait, holder, transactional) THEN RETURN NULL; END IF;
+    END IF;
     SELECT CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
                  AND (t.operation <> plain_answer.operation) IS NOT TRUE
-                 AND (t.fingerprint IS NULL OR no_request OR t.fingerprint
-                      = (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint)
+                 AND (t.fingerprint = CASE WHEN plain_answer.fingerprint IS NOT NULL THEN plain_answer.fingerprint
+                                           WHEN has_request THEN idempotency.plain_fingerprint(plain_answer.request, method, path)
+                                           END) IS NOT FALSE
                  AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
                 THEN idempotency.claim_of('replay', NULL, CASE t.status WHEN 'c' THEN 'completed' ELSE 'failed' END, t) END AS claim
       INTO seen FROM idempotency.record t
@@ -2453,19 +2459,23 @@ BEGIN
     END IF;
     IF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
         terms := idempotency.terms_of(p);
+        IF ttl IS NOT NULL THEN terms.ttl := least(idempotency.micros(ttl), idempotency.micros(p.max_ttl)); END IF;
+        IF lease IS NOT NULL THEN terms.lease := least(idempotency.micros(lease), idempotency.micros(p.max_lease)); END IF;
+        IF fingerprint IS NULL AND has_request THEN
+            fingerprint := idempotency.plain_fingerprint(request, method, path);
+            digest_of := CASE WHEN method IS NOT NULL THEN CASE WHEN path IS NULL THEN 1 ELSE 3 END WHEN path IS NOT NULL THEN 2 END;
+        ELSIF fingerprint IS NOT NULL THEN
+            digest_of := 4;
+        END IF;
         now := clock_timestamp();
         INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
             token, lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at,
-            fingerprint, operation, written_in, open_claim)
+            fingerprint, operation, holder, written_in, open_claim)
         VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE WHEN once THEN 'c' ELSE 'i' END,
             terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.new_token(NULL), terms.lease,
-            CASE WHEN method IS NOT NULL THEN CASE WHEN path IS NULL THEN 1 ELSE 3 END WHEN path IS NOT NULL THEN 2 END,
-            now, now, idempotency.after(now, terms.ttl), idempotency.after(now, greatest(terms.retention, terms.ttl)),
+            digest_of, now, now, idempotency.after(now, terms.ttl), idempotency.after(now, greatest(terms.retention, terms.ttl)),
             CASE WHEN NOT once THEN idempotency.after(now, terms.lease) END,
-            CASE WHEN once THEN now END,
-            CASE WHEN NOT no_request
-                 THEN (idempotency.fingerprint_of(plain_answer.request, method, path, NULL, NULL)).fingerprint END,
-            plain_answer.operation, pg_current_xact_id(),
+            CASE WHEN once THEN now END, plain_answer.fingerprint, plain_answer.operation, plain_answer.holder, pg_current_xact_id(),
             CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
         ON CONFLICT DO NOTHING
         RETURNING idempotency.claim_of('execute', t.token, CASE WHEN once THEN 'completed' ELSE 'in_progress' END, t) AS claim
@@ -2478,6 +2488,25 @@ BEGIN
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
+--; routine idempotency.are_plain_options
+-- The long way says what is wrong with others.
+CREATE FUNCTION idempotency.are_plain_options(fingerprint bytea, ttl interval, lease interval, wait interval, holder text,
+                                              transactional boolean) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN coalesce(octet_length(fingerprint), 1) BETWEEN 1 AND 64
+        AND coalesce(ttl, '1 s') BETWEEN '1 us' AND '36525 days' AND coalesce(lease, '1 s') BETWEEN '1 us' AND '36525 days'
+        AND coalesce(wait, '1 s') BETWEEN '0' AND '1 day' AND (lease IS NULL OR NOT transactional)
+        AND idempotency.is_plain_identity(coalesce(holder, 'none'), '', '');
+END $$;
+COMMENT ON FUNCTION idempotency.are_plain_options IS 'whether options are right for sure';
+--; routine idempotency.plain_fingerprint
+CREATE FUNCTION idempotency.plain_fingerprint(request jsonb, method text, path text) RETURNS bytea
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RETURN (idempotency.fingerprint_of(request, method, path, NULL, NULL)).fingerprint;
+END $$;
+COMMENT ON FUNCTION idempotency.plain_fingerprint IS 'the fingerprint of all of a request';
 --; routine idempotency.question_of
 CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
     path text, exclude text[], fingerprint bytea, operation text, ttl interval, lease interval, wait interval,
@@ -3024,8 +3053,9 @@ BEGIN
     IF NOT FOUND OR f.fault IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid operation', coalesce(f.fault, 'There is no such function.'),
             'Use a function of one jsonb argument that returns jsonb or idem_response.', '42P13');
-    ELSIF num_nonnulls(fingerprint, ttl, wait, first_sent, holder) = 0 AND NOT (f.proisstrict AND request IS NULL) THEN
-        claim := idempotency.plain_answer(key, scope, principal, request, method, path, f.name, false, false);
+    ELSIF first_sent IS NULL AND NOT (f.proisstrict AND request IS NULL) THEN
+        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, request, method, path, fingerprint, f.name, ttl, NULL, wait,
+                                          holder, false, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
@@ -3759,9 +3789,9 @@ DECLARE
     claim @extschema@.idem_claim;
     a record;
 BEGIN
-    IF num_nonnulls(exclude, fingerprint, ttl, lease, wait, first_sent, derive, holder) = 0
-       AND NOT (hold OR same_statement) THEN
-        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, request, method, path, NULL, transactional, false);
+    IF num_nonnulls(exclude, first_sent, derive) = 0 AND NOT (hold OR same_statement) THEN
+        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, request, method, path, fingerprint, NULL, ttl, lease, wait,
+                                          holder, transactional, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal, true);
@@ -4101,8 +4131,9 @@ DECLARE
     a record;
     outcome text;
 BEGIN
-    IF ttl IS NULL AND wait IS NULL AND NOT same_statement THEN
-        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, NULL, NULL, NULL, NULL, false, true);
+    IF NOT same_statement THEN
+        claim := idempotency.plain_answer(key COLLATE "C", scope, principal, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait, NULL,
+                                          false, true);
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);

@@ -105,7 +105,7 @@ COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 CREATE FUNCTION idempotency.is_plain(p idempotency.policy, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR (p).store_request OR (p).keep_history
-        OR (p).encrypt OR (p).transactional_only) IS NOT TRUE
+        OR (p).encrypt OR (p).transactional_only OR (p).on_missing_key = 'derive') IS NOT TRUE
        AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
