@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/deep
-PARTS_IN_ORDER=(lint assertions sanitizers valgrind memory fuzz migrations chaos)
+PARTS_IN_ORDER=(lint assertions sanitizers valgrind memory fuzz migrations managed chaos)
 
 FUZZ_SECONDS=${FUZZ_SECONDS:-120}
 CHAOS_MINUTES=${CHAOS_MINUTES:-10}
@@ -175,6 +175,17 @@ chaos_at_length() {
             "$ROOT/script/chaos" --minutes "$CHAOS_MINUTES" --set "idempotency.store=$store"
     done
     ((CHECKS_FAILED == 0))
+}
+
+# The edition without C: every client, and chaos.
+part_managed() {
+    local language languages=
+    for language in "$ROOT"/clients/*/needs; do
+        languages+=" $(basename "$(dirname "$language")")"
+    done
+    LANGUAGES=$languages run_group "managed: conformance" group_managed-conformance
+    run_group "managed: chaos" check "$CHAOS_MINUTES minutes of chaos" "$ROOT/script/chaos" --edition managed \
+        --minutes "$CHAOS_MINUTES"
 }
 
 # The edition without C, as a migration. The tools connect by TCP.
