@@ -118,7 +118,8 @@ TEST(Text, is_utf8_or_not) {
 TEST(Text, has_the_forms_of_the_server) {
     EXPECT_EQ(to_bytea(std::string_view("\0\xFFz", 3)), "\\x00ff7a");
     EXPECT_EQ(from_bytea("\\x00ff7a"), std::string("\0\xFFz", 3));
-    EXPECT_THROW(from_bytea("00"), std::invalid_argument);
+    EXPECT_EQ(from_bytea("a\\\\b\\000\\377"), std::string("a\\b\0\xFF", 5));
+    EXPECT_THROW(from_bytea("a\\08"), std::invalid_argument);
     EXPECT_THROW(from_bytea("\\x0"), std::invalid_argument);
     EXPECT_THROW(from_bytea("\\x0g"), std::invalid_argument);
     EXPECT_EQ(to_array({}), "{}");

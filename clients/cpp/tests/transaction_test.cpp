@@ -134,6 +134,20 @@ TEST_F(Careless, commit_in_a_transaction) {
     try_all(commits(), [this](const Act& act) { transact(act); });
 }
 
+TEST(ByteaOutput, escape_changes_no_replay) {
+    prepare_database();
+    Pool<Pqxx> pool("options='-c bytea_output=escape'", {});
+    const std::string body("\0\\\xFF{}", 5);
+    const auto key = unique("escape");
+    const auto run = [&] {
+        return transactionally(pool, call_for(key), {}, [&](auto&, const Decision&) {
+            return Answer{201, {}, body};
+        });
+    };
+    EXPECT_TRUE(run().first.execute());
+    EXPECT_EQ(run().first.body, body);
+}
+
 class PreparedStatements : public testing::Test {
   protected:
     static void SetUpTestSuite() { prepare_database(); }

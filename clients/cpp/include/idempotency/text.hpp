@@ -24,20 +24,31 @@ inline std::string to_bytea(std::string_view bytes) {
     return text;
 }
 
-// Throws std::invalid_argument if the text is not bytea's hexadecimal form.
+// A bytea in either form that bytea_output chooses. Throws std::invalid_argument for other texts.
 inline std::string from_bytea(std::string_view text) {
-    const auto value_of = [](char digit) -> int {
-        if (digit >= '0' && digit <= '9') return digit - '0';
-        if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-        throw std::invalid_argument("not a hexadecimal digit");
+    const bool hex = text.substr(0, 2) == "\\x";
+    const auto digit_at = [&](std::size_t i) {
+        const char digit = i < text.size() ? text[i] : ' ';
+        if (digit >= '0' && digit <= (hex ? '9' : '7')) return digit - '0';
+        if (hex && digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
+        throw std::invalid_argument("not a digit of bytea");
     };
-    if (text.substr(0, 2) != "\\x" || text.size() % 2 != 0) {
-        throw std::invalid_argument("not bytea's hexadecimal form");
-    }
     std::string bytes;
-    bytes.reserve(text.size() / 2);
-    for (std::size_t i = 2; i < text.size(); i += 2) {
-        bytes += static_cast<char>(value_of(text[i]) << 4 | value_of(text[i + 1]));
+    bytes.reserve(text.size() / (hex ? 2 : 1));
+    for (std::size_t i = hex ? 2 : 0; i < text.size();) {
+        if (hex) {
+            bytes += static_cast<char>(digit_at(i) << 4 | digit_at(i + 1));
+            i += 2;
+        } else if (text[i] != '\\') {
+            bytes += text[i++];
+        } else if (text.substr(i, 2) == "\\\\") {
+            bytes += '\\';
+            i += 2;
+        } else {
+            bytes +=
+                static_cast<char>(digit_at(i + 1) << 6 | digit_at(i + 2) << 3 | digit_at(i + 3));
+            i += 4;
+        }
     }
     return bytes;
 }
