@@ -199,8 +199,8 @@ COMMENT ON FUNCTION idempotency.require_sight IS 'refuses a grant that would not
 
 CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint
     LANGUAGE sql VOLATILE AS $$
-SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000,
-                previous + 1 + floor(random() * 65536)::bigint) $$;
+SELECT CASE WHEN t.now > coalesce(previous, 0) THEN t.now ELSE previous + 1 + floor(random() * 65536)::bigint END
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000 AS now) t $$;
 COMMENT ON FUNCTION idempotency.new_token IS 'a token larger than the previous one';
 
 -- Larger than that of a claim that was released before, too: the row that came back keeps it.

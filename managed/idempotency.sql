@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '07fbe427ce3948d2';
+    digest constant text := '5d5b00b3d5cec0de';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -2058,8 +2058,8 @@ COMMENT ON FUNCTION idempotency.require_sight IS 'refuses a grant that would not
 --; routine idempotency.new_token
 CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint
     LANGUAGE sql VOLATILE AS $$
-SELECT greatest((extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000,
-                previous + 1 + floor(random() * 65536)::bigint) $$;
+SELECT CASE WHEN t.now > coalesce(previous, 0) THEN t.now ELSE previous + 1 + floor(random() * 65536)::bigint END
+  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000 AS now) t $$;
 COMMENT ON FUNCTION idempotency.new_token IS 'a token larger than the previous one';
 --; routine idempotency.next_token
 -- Larger than that of a claim that was released before, too: the row that came back keeps it.
