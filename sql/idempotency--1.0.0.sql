@@ -1358,6 +1358,31 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 -- Rights in the schema idempotency. Members of pg_monitor see all but requests and answers.
 ----------------------------------------------------------------------------------------------------
 
+-- What ALTER DEFAULT PRIVILEGES has given to roles. A role that reads all tables would read requests.
+DO $revoke$
+DECLARE
+    grant_made text;
+BEGIN
+    FOR grant_made IN
+        SELECT format('REVOKE ALL ON %s FROM %s', o.name,
+                      CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
+          FROM (SELECT p.oid, 'ROUTINE ' || p.oid::regprocedure, p.proowner, p.proacl FROM pg_proc p
+                 UNION ALL
+                SELECT c.oid, CASE c.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || c.oid::regclass,
+                       c.relowner, c.relacl FROM pg_class c
+                 UNION ALL
+                SELECT n.oid, format('SCHEMA %I', n.nspname), n.nspowner, n.nspacl FROM pg_namespace n
+               ) o(oid, name, owner, acl)
+          JOIN pg_depend d ON d.objid = o.oid AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+          JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'idempotency',
+               aclexplode(o.acl) a
+         WHERE a.grantee <> o.owner AND NOT (a.grantee = 0 AND o.name LIKE 'ROUTINE %') LOOP
+        EXECUTE grant_made;
+    END LOOP;
+END
+$revoke$;
+
+
 REVOKE ALL ON ALL ROUTINES IN SCHEMA idempotency FROM PUBLIC;
 -- Each role that the tables may belong to writes records.
 GRANT EXECUTE ON FUNCTION idempotency.is_record TO PUBLIC;

@@ -65,6 +65,37 @@ subtest 'no privileges on tables' => sub {
 	}
 };
 
+# As administrators give a role that only reads all tables that are made later.
+subtest 'default privileges' => sub {
+	$node->safe_psql('postgres',
+		'CREATE ROLE reader; CREATE DATABASE closed; CREATE DATABASE opened');
+	$node->safe_psql('opened', q{
+		ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO PUBLIC;
+		ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO reader, pg_monitor;
+		ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO reader;
+		ALTER DEFAULT PRIVILEGES GRANT ALL ON ROUTINES TO reader;
+		ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO reader});
+	my %rights;
+	foreach my $database (qw(closed opened))
+	{
+		$node->safe_psql($database, 'CREATE EXTENSION idempotency');
+		$rights{$database} = join "\n", map {
+			my ($catalog, $kind, $name, $acl, $owner) = @$_;
+			$node->safe_psql($database,
+				"SELECT $name, a.grantee::regrole, a.privilege_type FROM " . members($catalog)
+				  =~ s/JOIN $catalog o ON o.oid = d.objid/JOIN $catalog o ON o.oid = d.objid,
+					aclexplode(coalesce(o.$acl, acldefault('$kind', o.$owner))) a/r
+				  . ' ORDER BY 1, 2, 3')
+		} ([ 'pg_class', 'r', 'o.oid::regclass::text', 'relacl', 'relowner' ],
+			[ 'pg_proc', 'f', 'o.oid::regprocedure::text', 'proacl', 'proowner' ],
+			[ 'pg_namespace', 'n', 'o.nspname', 'nspacl', 'nspowner' ]);
+	}
+	like($rights{closed}, qr/idempotency\.record\|postgres\|SELECT/, 'rights are compared');
+	is($rights{opened}, $rights{closed}, 'the rights are those of the script');
+	$node->safe_psql('postgres', 'DROP DATABASE opened');
+	$node->safe_psql('postgres', 'DROP DATABASE closed; DROP ROLE reader');
+};
+
 subtest 'ownership' => sub {
 	foreach (
 		[ 'pg_class', 'relowner' ],
