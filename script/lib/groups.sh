@@ -4,8 +4,8 @@
 
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
-    isolation-sql tap-sql client-sql scale scale-sql managed managed-client docs examples demo chaos)
-GROUPS_ON_REQUEST=(private lint clients managed-conformance console dotnet upgrade failover)
+    isolation-sql tap-sql client-sql scale scale-sql docs examples demo chaos)
+GROUPS_ON_REQUEST=(managed managed-client managed-conformance private lint clients console dotnet upgrade failover)
 # The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade)
 
