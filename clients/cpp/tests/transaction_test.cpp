@@ -134,7 +134,14 @@ TEST_F(Careless, commit_in_a_transaction) {
     try_all(commits(), [this](const Act& act) { transact(act); });
 }
 
+// Which session a statement gets, and its settings, are the pooler's then.
+bool is_pooled() {
+    const char* port = std::getenv("PGPORT");
+    return port != nullptr && ask("SELECT inet_server_port()") != port;
+}
+
 TEST(ByteaOutput, escape_changes_no_replay) {
+    if (is_pooled()) GTEST_SKIP();
     prepare_database();
     Pool<Pqxx> pool("options='-c bytea_output=escape'", {});
     const std::string body("\0\\\xFF{}", 5);
@@ -175,9 +182,7 @@ class PreparedStatements : public testing::Test {
 };
 
 TEST_F(PreparedStatements, are_prepared_once_for_a_connection) {
-    if (const char* port = std::getenv("PGPORT"); ask("SELECT inet_server_port()") != port) {
-        GTEST_SKIP() << "a pooler decides which session it is";
-    }
+    if (is_pooled()) GTEST_SKIP();
     int count = 0;
     const auto look = [&](Transaction& tx) {
         count = tx.exec1("SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'idem%'")[0]
