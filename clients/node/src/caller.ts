@@ -75,7 +75,7 @@ export async function call(
     options.signal?.throwIfAborted();
     let response: Response | null = null;
     let failure: unknown;
-    const alive = setTimeout(() => {}, timeout); // the signal's own timer lets a process end
+    const alive = setInterval(() => {}, 1000); // the signal's own timer lets a process end
     try {
       const limit = AbortSignal.timeout(timeout);
       const signal = options.signal ? AbortSignal.any([options.signal, limit]) : limit;
@@ -85,7 +85,7 @@ export async function call(
       options.signal?.throwIfAborted();
       failure = error; // no answer: it may have taken effect
     } finally {
-      clearTimeout(alive);
+      clearInterval(alive);
     }
     const delay = (retryAfter(response) ?? 0) + Math.random() * Math.min(cap, base * 2 ** (sent - 1));
     if (sent >= attempts || performance.now() + delay > end) throw new NotFinal(key, response, failure);
