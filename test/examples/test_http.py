@@ -37,6 +37,7 @@ class HttpServer(PaymentsTest):
         for name, fields in {
             "two lengths": ("Content-Length: 1",),
             "length and chunks": ("Transfer-Encoding: chunked",),
+            "two hosts": ("Host: b",),
             "no colon": ("Idempotency-Key",),
             "NUL": ('Idempotency-Key: "a\0b"',),
             "bare line feed": ('Idempotency-Key: "a"\nX: y',),

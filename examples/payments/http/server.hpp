@@ -42,10 +42,9 @@ class Server : public idempotency::HttplibServer {
     }
 
     // "127.0.0.1:8080"; port 0 lets the system choose. Returns after SIGTERM or SIGINT, when all
-    // requests are answered. If that takes longer than `patience`, the process ends with status 1.
-    // Throws std::runtime_error if it cannot listen.
-    void run(const std::string& address, milliseconds patience = milliseconds(10000),
-             const std::string& ready = "") {
+    // requests are answered. If that takes longer than 10 s, the process ends with status 1. Throws
+    // std::runtime_error if it cannot listen.
+    void run(const std::string& address) {
         const auto colon = address.rfind(':');
         const auto host = address.substr(0, colon);
         int port = colon == address.npos ? -1 : std::atoi(address.c_str() + colon + 1);
@@ -58,13 +57,12 @@ class Server : public idempotency::HttplibServer {
         if (port < 0 || ::listen(svr_sock_, SOMAXCONN) != 0) {
             throw std::runtime_error("can't listen on " + address);
         }
-        std::cout << (ready.empty() ? "listening on " + host + ':' + std::to_string(port) : ready)
-                  << std::endl;
-        std::thread([this, patience] {
+        std::cout << "listening on " << host << ':' << port << std::endl;
+        std::thread([this] {
             int signal = 0;
             sigwait(&signals_, &signal);
             stop();
-            std::this_thread::sleep_for(patience);
+            std::this_thread::sleep_for(std::chrono::seconds(10));
             _exit(1);
         }).detach();
         listen_after_bind();
