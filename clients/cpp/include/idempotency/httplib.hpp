@@ -257,7 +257,7 @@ inline void serve(const Route& route, httplib::Request& request, httplib::Respon
         return refuse(unauthorized(), request, response);
     }
     if (route.refuses && route.refuses(read)) {
-        return refuse(route.answer(read, *principal), request, response);
+        return refuse(answer_of(route, read, *principal), request, response);
     }
     if (is_longer_than(route.max_request_bytes, read.headers)) {
         return refuse(too_large("The body is too large."), request, response);

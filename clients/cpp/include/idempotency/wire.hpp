@@ -151,10 +151,7 @@ class Prepared {
 
   private:
     static int on_event(PGEventId event, void* info, void*) {
-        if (event == PGEVT_CONNRESET) {
-            auto* reset = static_cast<PGEventConnReset*>(info);
-            *of(reset->conn) = Prepared();
-        } else if (event == PGEVT_CONNDESTROY) {
+        if (event == PGEVT_CONNDESTROY) {
             auto* end = static_cast<PGEventConnDestroy*>(info);
             delete static_cast<Prepared*>(PQinstanceData(end->conn, on_event));
         }
@@ -165,8 +162,9 @@ class Prepared {
     std::set<std::string> names_;
 };
 
-// Returns whether it is prepared, too: that has a result of its own, before the statement's.
-inline bool send(PGconn* connection, const Statement& statement, Prepared* prepared) {
+// Returns the name by which it is prepared in the same message, if it is. Then the first result is
+// that of preparing.
+inline std::string send(PGconn* connection, const Statement& statement, Prepared* prepared) {
     const auto texts = texts_of(statement.values);
     const auto count = static_cast<int>(texts.size());
     const auto check = [&](int sent) {
@@ -175,13 +173,13 @@ inline bool send(PGconn* connection, const Statement& statement, Prepared* prepa
     if (texts.empty() || prepared == nullptr || !Prepared::is_allowed()) {
         check(PQsendQueryParams(connection, statement.text, count, nullptr, texts.data(), nullptr,
                                 nullptr, 0));
-        return false;
+        return "";
     }
-    const std::string name = Prepared::name_of(statement.text);
+    std::string name = Prepared::name_of(statement.text);
     const bool is_new = !prepared->has(name);
     if (is_new) check(PQsendPrepare(connection, name.c_str(), statement.text, 0, nullptr));
     check(PQsendQueryPrepared(connection, name.c_str(), count, texts.data(), nullptr, nullptr, 0));
-    return is_new;
+    return is_new ? name : "";
 }
 
 // Sends two statements in one message and waits once. If the first fails, the server skips the
@@ -192,7 +190,8 @@ inline std::pair<Result, Result> execute_both(PGconn* connection, const Statemen
         throw_error(connection, nullptr);
     }
     Prepared* prepared = Prepared::of(connection);
-    const bool news[] = {send(connection, first, prepared), send(connection, second, prepared)};
+    const std::string new_names[] = {send(connection, first, prepared),
+                                     send(connection, second, prepared)};
     if (PQpipelineSync(connection) != 1) throw_error(connection, nullptr);
     Result failed(nullptr, PQclear);
     const auto answer = [&] {
@@ -206,11 +205,11 @@ inline std::pair<Result, Result> execute_both(PGconn* connection, const Statemen
         if (!good && !failed) failed = std::move(result);
         return std::pair(good, std::move(result));
     };
-    const auto answer_to = [&](const Statement& statement, bool is_new) {
-        if (is_new && answer().first) prepared->add(Prepared::name_of(statement.text));
+    const auto answer_after = [&](const std::string& new_name) {
+        if (!new_name.empty() && answer().first) prepared->add(new_name);
         return answer().second;
     };
-    std::pair<Result, Result> results{answer_to(first, news[0]), answer_to(second, news[1])};
+    std::pair<Result, Result> results{answer_after(new_names[0]), answer_after(new_names[1])};
     next_result(connection);  // of the Sync
     PQexitPipelineMode(connection);
     if (!failed) return results;
