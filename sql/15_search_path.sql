@@ -1,6 +1,8 @@
 -- Promise: objects of other schemas never run, in any order of the search_path: not in a call, and not
 -- while the extension is created, granted, revoked or dropped.
 \a\pset footer off
+-- Versions differ in the context of errors of an extension script.
+\set SHOW_CONTEXT never
 SET client_min_messages = warning;
 
 -- A schema full of traps, named like objects of pg_catalog and ours. Each writes down that it ran.
