@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '5d5b00b3d5cec0de';
+    digest constant text := 'a8a5c01f1c12326a';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -598,7 +598,8 @@ BEGIN
     RETURN QUERY SELECT t.scope::text, t.principal::text, t.key::text, t.status, t.if_silent, t.attempt, t.holder, t.recovery_point,
         CASE WHEN sees_all THEN t.error END, CASE WHEN sees_all THEN t.reference END, t.backend_pid, t.backend_start,
         t.claimed_at, t.lease_until, t.finished_at, t.retained_until
-      FROM idempotency.record t WHERE t.status = ANY ('{i,u,x}'::"char"[]);
+      FROM idempotency.record t WHERE t.status = ANY ('{i,u,x}'::"char"[])
+       AND (t.open_claim = ANY ('{o,t,q,r}'::"char"[]) AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE;
 END
 $body$;
 COMMENT ON FUNCTION idempotency.claims_here IS 'records of this node that are in progress, unknown or exhausted; error and reference only for roles that may read idempotency.records';
@@ -3397,6 +3398,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and decisions';
 --; routine idempotency.chosen
+-- A claim that is open in this transaction is no row of the module yet.
 -- Many records at once (src/operate/many.cpp, batches.cpp, tally.cpp). A procedure that commits can
 -- neither have its owner's rights nor a search_path of its own: it runs as its caller, who may call
 -- the functions below, and names everything with its schema.

@@ -175,6 +175,7 @@ BEGIN
              ORDER BY t.retained_until LIMIT 10000) c;
 END
 
+-- A claim that is open in this transaction is no row of the module yet.
 --: idem_claims_here plpgsql definer
 DECLARE
     sees_all constant boolean := has_table_privilege(idempotency.caller(), 'idempotency.records', 'SELECT');
@@ -182,7 +183,8 @@ BEGIN
     RETURN QUERY SELECT t.scope::text, t.principal::text, t.key::text, t.status, t.if_silent, t.attempt, t.holder, t.recovery_point,
         CASE WHEN sees_all THEN t.error END, CASE WHEN sees_all THEN t.reference END, t.backend_pid, t.backend_start,
         t.claimed_at, t.lease_until, t.finished_at, t.retained_until
-      FROM idempotency.record t WHERE t.status = ANY ('{i,u,x}'::"char"[]);
+      FROM idempotency.record t WHERE t.status = ANY ('{i,u,x}'::"char"[])
+       AND (t.open_claim = ANY ('{o,t,q,r}'::"char"[]) AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE;
 END
 
 --: idem_of_nodes plpgsql
