@@ -23,6 +23,11 @@ SELECT key, created_at = claimed_at AS first_claim, finished_at >= claimed_at AS
        next_attempt_at >= finished_at AS next_attempt, expires_at - claimed_at AS ttl, retained_until - claimed_at AS retention
   FROM idempotency.records WHERE scope = 'records' ORDER BY key;
 
+-- The first records in the order of their keys are read from the index, without a sort of all.
+SET enable_seqscan = off;
+EXPLAIN (COSTS off) SELECT key, status FROM idempotency.records ORDER BY key, scope LIMIT 1;
+RESET enable_seqscan;
+
 -- Monitoring roles see that, but no requests and answers.
 CREATE ROLE regress_idem_watcher IN ROLE pg_monitor;
 SET ROLE regress_idem_watcher;
