@@ -11,16 +11,26 @@ COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
 -- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
     LANGUAGE sql STABLE AS $$
-SELECT coalesce(idempotency.read_setting(current_setting(name, true), unit), value) $$;
+SELECT coalesce(idempotency.read_setting(name, current_setting(name, true), unit), value) $$;
 COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
 
-CREATE FUNCTION idempotency.read_setting(given text, unit bigint) RETURNS bigint
+-- The server does not know the ranges of these settings.
+CREATE FUNCTION idempotency.read_setting(name text, given text, unit bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE STRICT AS $$
+DECLARE
+    value bigint;
+    least constant bigint := CASE WHEN name IN ('idempotency.default_ttl', 'idempotency.default_lease') THEN unit ELSE 0 END;
+    most constant bigint := CASE name WHEN 'idempotency.default_wait' THEN 86400000000
+                                      WHEN 'idempotency.max_body_bytes' THEN 268435456 ELSE 2147483647 * unit END;
 BEGIN
     IF given = '' THEN RETURN NULL; END IF;
-    IF given ~ '^[0-9]+$' THEN RETURN given::bigint * unit; END IF;
-    IF unit = 1 THEN RETURN pg_size_bytes(given); END IF;
-    RETURN idempotency.micros(given::interval);
+    value := CASE WHEN given ~ '^[0-9]+$' THEN given::numeric * unit WHEN unit = 1 THEN pg_size_bytes(given)
+                  ELSE idempotency.micros(given::interval) END;
+    IF value NOT BETWEEN least AND most THEN
+        PERFORM idempotency.refuse(format('%s is outside the valid range for parameter "%s"', given, name), NULL,
+            format('Values are from %s to %s.', least / unit, most / unit));
+    END IF;
+    RETURN value;
 END $$;
 COMMENT ON FUNCTION idempotency.read_setting IS 'the value of a setting';
 

@@ -177,13 +177,15 @@ chaos_at_length() {
     ((CHECKS_FAILED == 0))
 }
 
-# The edition without C: every client, and chaos.
+# The edition without C: every client, random input, the demo, and chaos.
 part_managed() {
     local language languages=
     for language in "$ROOT"/clients/*/needs; do
         languages+=" $(basename "$(dirname "$language")")"
     done
     LANGUAGES=$languages run_group "managed: conformance" group_managed-conformance
+    run_group "managed: fuzz" with_managed_edition fuzz_at_length
+    run_group "managed: demo" group_managed-demo
     run_group "managed: chaos" check "$CHAOS_MINUTES minutes of chaos" "$ROOT/script/chaos" --edition managed \
         --minutes "$CHAOS_MINUTES"
 }

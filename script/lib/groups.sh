@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
     isolation-sql tap-sql client-sql scale scale-sql docs examples demo chaos)
-GROUPS_ON_REQUEST=(managed managed-client managed-conformance managed-docs private lint clients console dotnet upgrade failover)
+GROUPS_ON_REQUEST=(managed managed-client managed-conformance managed-docs managed-demo private lint clients console dotnet upgrade failover)
 # The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade)
 
@@ -322,6 +322,7 @@ with_managed_edition() {
 group_managed-client() { with_managed_edition group_client --exclude-regex 'columns|stores|memory'; }
 
 group_managed-docs() { with_managed_edition group_docs; }
+group_managed-demo() { with_managed_edition group_demo; }
 
 # The conformance suite of one client; script/deep runs it for all.
 group_managed-conformance() {

@@ -1,6 +1,7 @@
 """The functions and procedures of the extension as the catalog has them, so that a new one is called by itself."""
 
 import dataclasses
+import os
 
 QUERY = """
 SELECT n.nspname || '.' || p.proname, p.proargnames, p.proargtypes::oid[]::int[],
@@ -13,6 +14,8 @@ SELECT n.nspname || '.' || p.proname, p.proargnames, p.proargtypes::oid[]::int[]
   JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
   JOIN pg_extension e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass
  WHERE e.extname = 'idempotency' AND p.prokind = 'f'
+       -- The edition without C has functions that its owner alone may call.
+   AND (p.pronamespace = e.extnamespace OR has_function_privilege('pg_monitor', p.oid, 'EXECUTE') OR NOT %s)
        -- SQL has no value of this type.
    AND NOT 'internal'::regtype = ANY (p.proargtypes)
  ORDER BY p.oid::regprocedure::text COLLATE "C"
@@ -39,7 +42,8 @@ class Function:
         return f"{self.name}({', '.join(a.type for a in self.arguments)})"
 
     def may_succeed(self):
-        return not self.trigger and str(self).split(".", 1)[1] not in (*REFUSED, *NEEDS_CLUSTER)
+        refused = (*REFUSED, *NEEDS_CLUSTER, *(NEEDS_MODULE if MANAGED else ()))
+        return not self.trigger and str(self).split(".", 1)[1] not in refused
 
     def takes(self, *names):
         return set(names) <= {argument.name for argument in self.arguments}
@@ -60,12 +64,29 @@ class Function:
 SHAPES = ("idempotency.stats_here", "idempotency.records", "text", "integer[]")
 REFUSED = ("of_nodes(text)", "of_nodes(integer[])")
 NEEDS_CLUSTER = ("idem_distribute(regclass)",)
+NEEDS_MODULE = ("idem_stats_reset()", "idem_reseal()", "scope_stats()", "of_nodes(idempotency.stats_here)")
+
+
+MANAGED = os.environ.get("IDEM_EDITION") == "managed"
+# The module has them in pg_settings.
+SETTINGS = ("default_ttl", "default_retention", "default_lease", "default_wait", "max_body_bytes", "audit_retention",
+            "log_keys", "sweep_beside_calls")  # fmt: skip
+
+
+def settings(connection):
+    """Those that a session may change."""
+    if MANAGED:
+        return [f"idempotency.{name}" for name in SETTINGS]
+    connection.execute("LOAD 'idempotency'")
+    return [name for (name,) in connection.execute(
+        "SELECT name FROM pg_settings WHERE name LIKE 'idempotency.%' AND context IN ('user', 'superuser')"
+    )]  # fmt: skip
 
 
 def functions(connection):
     return [
         function(*row)
-        for found in connection.execute(QUERY)
+        for found in connection.execute(QUERY, (MANAGED,))
         for row in (of_shapes(found) if "anyelement" in found[3] else (found,))
     ]
 

@@ -102,6 +102,10 @@ def claims(rng):
     return rng.choice((f"({plain})", f"({plain})", f"({','.join(fields)})", "()", "(a", ""))
 
 
+def snapshots(rng):
+    return rng.choice(("3:3:", "10:20:10,14", "1:9223372036854775807:", "20:10:", "0:0:", "1", ""))
+
+
 BY_TYPE = {
     "text": texts,
     "json": documents,
@@ -122,6 +126,7 @@ BY_TYPE = {
     "idempotency.stats_here": claims,
     "idempotency.records": claims,
     "integer[]": lists,
+    "pg_snapshot": snapshots,
 }
 
 # Values with which calls meet: a few keys in a few scopes, short times, sensible answers.
@@ -193,6 +198,7 @@ PLAUSIBLE = {
     "shape": (None,),
     "until": ("now",),
     "token": (None, None, "1"),
+    "statement_snapshot": ("3:9223372036854775807:",),
 }
 
 
