@@ -156,7 +156,7 @@ def encryption(server, options):
 
     def keep(contender):
         server.begin_afresh()
-        server.sql.rows(f"SELECT idem_policy_set('bench', encrypt => {contender.name == sealed})")
+        server.sql.rows(f"SELECT idem_policy_set('bench', encrypt => {contender.name == sealed}, replace => true, reason => 'bench')")
 
     def keep_answers(contender):
         keep(contender)

@@ -19,7 +19,7 @@ BEGIN
     IF fault IS NOT NULL THEN
         PERFORM idempotency.refuse('the policy of this scope is not valid',
             format('idem_policy_set does not accept the value of its %s.', fault),
-            'Set it again with idem_policy_set, or drop it with idem_policy_drop.', '55000');
+            'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
     END IF;
     SELECT jsonb_object_agg(o, CASE WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
                                     WHEN settings ? o THEN jsonb_build_array('setting', 'idempotency.' || (settings ->> o))

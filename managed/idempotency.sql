@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '2d5077bb6c8758a6';
+    digest constant text := '902639209ca9e29d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1460,7 +1460,7 @@ BEGIN
         IF fault IS NOT NULL THEN
             PERFORM idempotency.refuse('the policy of this scope is not valid',
                 format('idem_policy_set does not accept the value of its %s.', fault),
-                'Set it again with idem_policy_set, or drop it with idem_policy_drop.', '55000');
+                'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
         END IF;
     END IF;
     IF p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN
@@ -1470,7 +1470,7 @@ BEGIN
         END IF;
         PERFORM idempotency.refuse('permission denied for this scope',
             format('Its policy admits only members of role "%s", which does not exist.', p.allowed_role),
-            'Create the role, or give the scope another policy with idem_policy_set.', '42501');
+            'Create the role, or name another one with idem_policy_alter.', '42501');
     END IF;
     IF p.encrypt THEN
         PERFORM idempotency.refuse_encryption();
@@ -1701,16 +1701,45 @@ DELETE FROM idempotency.policy p
  WHERE p.dropped AND p.scope_pattern <> but
    AND NOT (SELECT idempotency.past_matters(m.span, m.since, now) FROM idempotency.memory_of(p.scope_pattern) m) $$;
 COMMENT ON FUNCTION idempotency.remove_past_policies IS 'removes traces of dropped policies that no longer matter';
+--; routine idempotency.options_of
+-- Spans are compared by their length, all other values as they are.
+CREATE FUNCTION idempotency.options_of(p idempotency.policy) RETURNS jsonb
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(jsonb_object_agg(e.key, CASE WHEN a.atttypid = 'interval'::regtype
+                                             THEN to_jsonb(idempotency.micros((e.value #>> '{}')::interval)) ELSE e.value END), '{}')
+  FROM jsonb_each(to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[]) e
+  JOIN pg_attribute a ON a.attrelid = 'idempotency.policy'::regclass AND a.attname = e.key
+ WHERE e.value <> 'null' $$;
+COMMENT ON FUNCTION idempotency.options_of IS 'the options that a policy gives';
+--; routine idempotency.differing
+CREATE FUNCTION idempotency.differing(old jsonb, next jsonb, reset boolean) RETURNS text
+    LANGUAGE sql STABLE AS $$
+SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
+ WHERE a.attrelid = 'idempotency.policy'::regclass AND old -> a.attname IS DISTINCT FROM next -> a.attname
+   AND (next ? a.attname::text) <> reset $$;
+COMMENT ON FUNCTION idempotency.differing IS 'the options that a change of a policy resets, or gives another value';
 --; routine idempotency.write_policy
--- Writes the checked row. The table is locked: changes wait for each other, readers do not wait.
-CREATE FUNCTION idempotency.write_policy(p idempotency.policy) RETURNS void
+-- Writes the checked row. The table is locked: changes wait for each other, readers do not wait. False if
+-- the policy has these options already.
+CREATE FUNCTION idempotency.write_policy(p idempotency.policy, may_replace boolean) RETURNS boolean
     LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
+    next constant jsonb := idempotency.options_of(p);
+    old jsonb;
     v idempotency.in_force;
     past record;
 BEGIN
     PERFORM idempotency.check_may_change(p.scope_pattern);
+    old := (SELECT idempotency.options_of(t) FROM idempotency.policy t WHERE t.scope_pattern = p.scope_pattern AND NOT t.dropped);
+    IF old = next THEN
+        RETURN false;
+    ELSIF old IS NOT NULL AND may_replace IS NOT TRUE THEN
+        PERFORM idempotency.refuse('there is already a policy with this scope_pattern',
+            format('The call would %s.', concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true),
+                                                   'change ' || idempotency.differing(old, next, false))),
+            'Use idem_policy_alter, which changes only the options that it names, or replace => true.', '42710');
+    END IF;
     v := idempotency.values_of(p);
     past := idempotency.changed_memory(p.scope_pattern, greatest(v.ttl, v.retention), now);
     p.since := past.since;
@@ -1719,6 +1748,7 @@ BEGIN
     DELETE FROM idempotency.policy t WHERE t.scope_pattern = p.scope_pattern;
     INSERT INTO idempotency.policy SELECT p.*;
     PERFORM idempotency.remove_past_policies(p.scope_pattern, now);
+    RETURN true;
 END $$;
 COMMENT ON FUNCTION idempotency.write_policy IS 'writes a policy';
 --; routine idempotency.status_at
@@ -3618,7 +3648,7 @@ BEGIN
     IF fault IS NOT NULL THEN
         PERFORM idempotency.refuse('the policy of this scope is not valid',
             format('idem_policy_set does not accept the value of its %s.', fault),
-            'Set it again with idem_policy_set, or drop it with idem_policy_drop.', '55000');
+            'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
     END IF;
     SELECT jsonb_object_agg(o, CASE WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
                                     WHEN settings ? o THEN jsonb_build_array('setting', 'idempotency.' || (settings ->> o))
@@ -4795,7 +4825,8 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
     transactional_only boolean DEFAULT NULL,
-    reason text DEFAULT NULL
+    reason text DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
@@ -4817,13 +4848,14 @@ BEGIN
     PERFORM idempotency.check_reason(reason);
     LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
     old := idempotency.policy_as_json(scope_pattern COLLATE "C");
-    PERFORM idempotency.write_policy(p);
-    PERFORM idempotency.write_audit('policy_set', scope_pattern, before => old,
-                                    after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
+    IF idempotency.write_policy(p, replace) THEN
+        PERFORM idempotency.write_audit('policy_set', scope_pattern, before => old,
+                                        after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
+    END IF;
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_policy_set
-    IS 'set the whole policy of a scope, or of all scopes with the same beginning';
+    IS 'create the policy of a scope, or of all scopes with the same beginning; replace it if told to';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_set FROM PUBLIC;
 --; routine @extschema@.idem_policy_alter
 CREATE FUNCTION @extschema@.idem_policy_alter(
@@ -4901,9 +4933,10 @@ BEGIN
     END LOOP;
     p := jsonb_populate_record(p, given);
     PERFORM idempotency.check_policy(p);
-    PERFORM idempotency.write_policy(p);
-    PERFORM idempotency.write_audit('policy_alter', scope_pattern, before => old,
-                                    after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
+    IF idempotency.write_policy(p, true) THEN
+        PERFORM idempotency.write_audit('policy_alter', scope_pattern, before => old,
+                                        after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
+    END IF;
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_policy_alter

@@ -75,7 +75,7 @@ SELECT idem_once('msg-8', 'once', wait => '0');
 SELECT idem_policy_set('once', max_attempts => 1);
 SELECT idem_once('msg-8', 'once');
 \echo :SQLSTATE
-SELECT idem_policy_set('once', on_lease_expiry => 'unknown');
+SELECT idem_policy_set('once', on_lease_expiry => 'unknown', replace => true);
 SELECT outcome FROM idem_begin('msg-9', scope => 'once');
 SELECT test.let_pass('1 hour', 'once');
 SELECT idem_once('msg-9', 'once');

@@ -182,7 +182,7 @@ TRUNCATE test.effect;
 SELECT outcome FROM idem_execute('large', 'test.charge(jsonb)', '{"amount": 12}', 'execute-small');
 \echo :SQLSTATE
 SELECT count(*) FROM test.effect;
-SELECT idem_policy_set('execute-small', max_body_bytes => 5, on_large_body => 'omit');
+SELECT idem_policy_set('execute-small', max_body_bytes => 5, on_large_body => 'omit', replace => true);
 SELECT test.seen(c) FROM idem_execute('large', 'test.charge(jsonb)', '{"amount": 12}', 'execute-small') c;
 SELECT idem_policy_drop('execute-small');
 

@@ -45,10 +45,10 @@ RESET idempotency.default_lease;
 -- Setting a policy replaces the whole of it; a change counts from the next statement on, also within
 -- a transaction, and is undone with it.
 SELECT idem_policy_set('policy', ttl => '24 hours', max_attempts => 3, exclude_fields => '{sent_at}');
-SELECT idem_policy_set('policy', lease => '1 min');
+SELECT idem_policy_set('policy', lease => '1 min', replace => true);
 SELECT * FROM idempotency.policy WHERE scope_pattern = 'policy' \gx
 BEGIN;
-SELECT idem_policy_set('policy', on_missing_key => 'error');
+SELECT idem_policy_set('policy', on_missing_key => 'error', replace => true);
 SAVEPOINT s;
 SELECT outcome FROM idem_begin(NULL, scope => 'policy');
 \echo :SQLSTATE
@@ -74,7 +74,7 @@ SELECT outcome FROM idem_begin('f', scope => 'policy');
 SELECT outcome FROM idem_begin('f', '{}', 'policy');
 SELECT outcome FROM idem_begin('g', scope => 'policy', fingerprint => '\x01');
 -- exclude_fields: these fields do not count. A caller's fingerprint is refused.
-SELECT idem_policy_set('policy', exclude_fields => '{sent_at,$.meta.retry,$.items[*].id}');
+SELECT idem_policy_set('policy', exclude_fields => '{sent_at,$.meta.retry,$.items[*].id}', replace => true);
 SELECT outcome FROM idem_begin('e', '{"amount": 5, "sent_at": 1, "meta": {"retry": 0, "a": 1}, "items": [{"id": 1, "n": 1}]}', 'policy');
 SELECT outcome FROM idem_begin('e', '{"amount": 5, "SENT_AT": 2, "meta": {"retry": 1, "a": 1}, "items": [{"id": 2, "n": 1}]}', 'policy');
 SELECT outcome FROM idem_begin('e', '{"amount": 5, "meta": {"a": 2}, "items": [{"n": 1}]}', 'policy');
@@ -83,21 +83,21 @@ SELECT outcome FROM idem_begin('e', '{"amount": 5, "retry": 0, "meta": {"a": 1},
 SELECT outcome FROM idem_begin('e', scope => 'policy', fingerprint => idem_fingerprint('{"amount": 5, "meta": {"a": 1}, "items": [{"n": 1}]}'));
 -- store_request: off unless wanted, and then whole.
 SELECT outcome FROM idem_begin('r-off', '{"amount": 5, "sent_at": 1}', 'policy');
-SELECT idem_policy_set('policy', store_request => true, exclude_fields => '{sent_at}');
+SELECT idem_policy_set('policy', store_request => true, exclude_fields => '{sent_at}', replace => true);
 SELECT outcome FROM idem_begin('r-on', '{"amount": 5, "sent_at": 1}', 'policy');
 SELECT key, request FROM idempotency.records WHERE scope = 'policy' AND key LIKE 'r-%' ORDER BY key;
 -- drop_headers: a list of its own in place of the usual one; an empty one keeps all.
-SELECT idem_policy_set('policy', drop_headers => '{x-internal}');
+SELECT idem_policy_set('policy', drop_headers => '{x-internal}', replace => true);
 BEGIN;
 SELECT outcome FROM unnest('{h1,h2}'::text[]) k, idem_begin(k, scope => 'policy');
 SELECT idem_complete('h1', headers => '{"X-Internal": "1", "Date": "today", "X-Internals": "2"}', scope => 'policy');
-SELECT idem_policy_set('policy', drop_headers => '{}');
+SELECT idem_policy_set('policy', drop_headers => '{}', replace => true);
 SELECT idem_complete('h2', headers => '{"X-Internal": "1", "Set-Cookie": "s=1"}', scope => 'policy');
 COMMIT;
 SELECT key, headers FROM idempotency.records WHERE scope = 'policy' AND key LIKE 'h_' ORDER BY key;
 
 -- max_attempts and backoff.
-SELECT idem_policy_set('policy', max_attempts => 2, retry_base => '0');
+SELECT idem_policy_set('policy', max_attempts => 2, retry_base => '0', replace => true);
 BEGIN;
 SELECT outcome, attempt FROM idem_begin('m', scope => 'policy');
 SELECT idem_fail('m', retryable => true, scope => 'policy');
@@ -105,10 +105,10 @@ SELECT outcome, attempt FROM idem_begin('m', scope => 'policy');
 SELECT idem_fail('m', retryable => true, scope => 'policy');
 SELECT outcome, attempt FROM idem_begin('m', scope => 'policy');
 COMMIT;
-SELECT idem_policy_set('policy', max_attempts => 3, retry_base => '1 hour', retry_cap => '1 hour');
+SELECT idem_policy_set('policy', max_attempts => 3, retry_base => '1 hour', retry_cap => '1 hour', replace => true);
 SELECT outcome, attempt FROM idem_begin('m', scope => 'policy');
 -- It also limits attempts that timed out: a request that kills its worker does not run for ever.
-SELECT idem_policy_set('policy', max_attempts => 1, lease => '1 min');
+SELECT idem_policy_set('policy', max_attempts => 1, lease => '1 min', replace => true);
 SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');
 SELECT test.let_pass('2 min', 'policy');
 SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');
@@ -119,17 +119,17 @@ SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');
 
 -- on_lease_expiry => unknown counts if it stands when the lease is found to be over, and if it stood
 -- at the claim.
-SELECT idem_policy_set('policy', on_lease_expiry => 'takeover');
+SELECT idem_policy_set('policy', on_lease_expiry => 'takeover', replace => true);
 SELECT outcome FROM idem_begin('x', scope => 'policy');
 SELECT test.let_pass('2 min', 'policy');
-SELECT idem_policy_set('policy', on_lease_expiry => 'unknown');
+SELECT idem_policy_set('policy', on_lease_expiry => 'unknown', replace => true);
 SELECT outcome FROM idem_begin('x', scope => 'policy');
 SELECT outcome FROM idem_begin('y', scope => 'policy');
 SELECT test.let_pass('2 min', 'policy');
-SELECT idem_policy_set('policy', on_lease_expiry => 'takeover');
+SELECT idem_policy_set('policy', on_lease_expiry => 'takeover', replace => true);
 SELECT outcome FROM idem_begin('y', scope => 'policy');
 -- wait: the default of every caller of the scope.
-SELECT idem_policy_set('policy', wait => '20 ms');
+SELECT idem_policy_set('policy', wait => '20 ms', replace => true);
 SELECT outcome FROM idem_begin('w', scope => 'policy');
 SELECT clock_timestamp() AS started \gset
 SELECT outcome, clock_timestamp() - :'started' >= interval '20 ms' AS waited FROM idem_begin('w', scope => 'policy');

@@ -21,7 +21,7 @@ SELECT test.asked('none', '{"amount": 1, "trace": "a"}') AS as_before, test.aske
        test.asked('none', '{"amount": 1, "trace": "b"}') AS other_trace, test.asked('none', '{"amount": 2, "trace": "a"}') AS other_amount;
 -- From one to others: fields left out then do not count, fields left out now did count.
 SELECT test.done('one', '{"amount": 1, "trace": "a", "sent": 1}');
-SELECT idem_policy_set('rules', exclude_fields => '{sent}');
+SELECT idem_policy_set('rules', exclude_fields => '{sent}', replace => true);
 SELECT test.asked('one', '{"amount": 1, "trace": "b", "sent": 1}') AS other_trace, test.asked('one', '{"amount": 1, "sent": 1}') AS without,
        test.asked('one', '{"amount": 1, "trace": "a", "sent": 2}') AS other_sent, test.asked('one', '{"amount": 2, "trace": "a", "sent": 1}') AS other_amount;
 -- Requests that the current policy calls the same are the same: no field was there that counted only then.
@@ -49,11 +49,11 @@ SELECT idem_policy_set('rules', exclude_fields => '{sent}');
 -- the transaction of a claim the rule counts as well.
 SELECT test.asked('again', '{"amount": 1, "trace": "a", "sent": 1}');
 SELECT idem_fail('again', 'down', retryable => true, scope => 'rules', token => token, retry_after => '0') FROM idempotency.record WHERE scope = 'rules' AND key = 'again';
-SELECT idem_policy_set('rules', exclude_fields => '{trace,sent}');
+SELECT idem_policy_set('rules', exclude_fields => '{trace,sent}', replace => true);
 BEGIN;
 SELECT test.asked('again', '{"amount": 1, "trace": "b", "sent": 1}') AS other_trace_and_counted_sent;
 SELECT test.asked('again', '{"amount": 1, "trace": "a", "sent": 2}') AS other_sent;
-SELECT idem_policy_set('rules');
+SELECT idem_policy_set('rules', replace => true);
 SELECT test.asked('again', '{"amount": 1, "trace": "c", "sent": 3}') AS its_own_rule, test.asked('again', '{"amount": 2}') AS other_amount;
 SELECT idem_fail('again', 'down', retryable => true, scope => 'rules', retry_after => '0');
 COMMIT;

@@ -88,14 +88,14 @@ SELECT assignment, test.with_policy(assignment)
 -- Other scopes are not affected.
 SELECT test.with_policy('on_lease_expiry = ''maybe''') AS here, test.asked('elsewhere') AS elsewhere;
 -- It stays closed for everything, and what was begun before can go on when it is mended.
-SELECT idem_policy_set('hand', lease => '1 min');
+SELECT idem_policy_set('hand', lease => '1 min', replace => true);
 SELECT token FROM idem_begin('open', scope => 'hand') \gset
 UPDATE idempotency.policy SET lease = '0';
 SELECT statement, code, error FROM refused($$
 SELECT idem_complete('open', scope => 'hand', token => :token);
 SELECT status FROM idem_get('open', 'hand');
 $$, :token);
-SELECT idem_policy_set('hand', lease => '1 min');
+SELECT idem_policy_set('hand', lease => '1 min', replace => true);
 SELECT idem_complete('open', scope => 'hand', token => :token);
 -- Two rows for one scope, or a row for no scope.
 ALTER TABLE idempotency.policy DROP CONSTRAINT policy_pkey;

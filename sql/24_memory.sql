@@ -19,31 +19,31 @@ SELECT scope_pattern, ttl, memory_before, since > now() AS counts_from_now, drop
 -- It grows: refused requests stay refused, and requests sent from now on are judged by the new memory.
 SELECT idem_policy_set('memory*', ttl => '1 hour');
 SELECT test.told('memory/1', '59 min', '61 min', '23 h', '25 h');
-SELECT idem_policy_set('memory*', ttl => '1 day');
+SELECT idem_policy_set('memory*', ttl => '1 day', replace => true);
 SELECT test.told('memory/1', '59 min', '61 min', '23 h', '25 h');
 SELECT * FROM test.history;
 -- Two hours later: requests sent before the change are refused, later ones are not.
 SELECT test.let_policies_age('2 hours');
 SELECT test.told('memory/1', '59 min', '110 min', '121 min', '23 h');
 -- It grows again, before the first change has taken full effect: the shortest counts.
-SELECT idem_policy_set('memory*', ttl => '1 week');
+SELECT idem_policy_set('memory*', ttl => '1 week', replace => true);
 SELECT test.told('memory/1', '59 min', '61 min', '25 h');
 SELECT * FROM test.history;
 -- Other changes, and a shorter memory, do not restart the period.
 SELECT test.let_policies_age('2 hours');
-SELECT idem_policy_set('memory*', ttl => '1 week', lease => '1 min');
-SELECT idem_policy_set('memory*', ttl => '3 days', retention => '4 days');
+SELECT idem_policy_set('memory*', ttl => '1 week', lease => '1 min', replace => true);
+SELECT idem_policy_set('memory*', ttl => '3 days', retention => '4 days', replace => true);
 SELECT test.told('memory/1', '59 min', '110 min', '121 min');
 SELECT * FROM test.history;
 -- In the end the past no longer matters, and is forgotten with the next change.
 SELECT test.let_policies_age('4 days');
 SELECT test.told('memory/1', '61 min', '95 h', '97 h');
-SELECT idem_policy_set('memory*', ttl => '4 days');
+SELECT idem_policy_set('memory*', ttl => '4 days', replace => true);
 SELECT * FROM test.history;
 -- A change that is rolled back has not been.
 BEGIN;
-SELECT idem_policy_set('memory*', ttl => '1 min');
-SELECT idem_policy_set('memory*', ttl => '4 days');
+SELECT idem_policy_set('memory*', ttl => '1 min', replace => true);
+SELECT idem_policy_set('memory*', ttl => '4 days', replace => true);
 SELECT test.told('memory/1', '2 min');
 ROLLBACK;
 SELECT test.told('memory/1', '2 min');
@@ -68,7 +68,7 @@ SELECT idem_policy_drop('memory/short*');
 SELECT test.let_policies_age('5 days');
 SELECT test.told('memory/short', '61 min', '95 h', '97 h');
 -- Memories that no longer matter are removed with the next change of any policy.
-SELECT idem_policy_set('memory*', ttl => '4 days');
+SELECT idem_policy_alter('memory*', lease => '1 min');
 SELECT * FROM test.history;
 -- Without any policy, the settings apply before and after.
 SELECT idem_policy_drop('memory*');

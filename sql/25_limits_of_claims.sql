@@ -3,7 +3,7 @@
 \a\pset footer off
 \set VERBOSITY terse
 CREATE FUNCTION test.limited(max_bytes integer, large text) RETURNS void LANGUAGE sql
-    AS $$SELECT idem_policy_set('limits', max_body_bytes => max_bytes, on_large_body => large)$$;
+    AS $$SELECT idem_policy_set('limits', max_body_bytes => max_bytes, on_large_body => large, replace => true)$$;
 CREATE VIEW test.kept AS
 SELECT key, status, length(body) AS body, body_omitted, headers, state FROM idempotency.records WHERE scope = 'limits'
  ORDER BY key;

@@ -4,7 +4,7 @@
 -- max_body_bytes counts the text of headers, state and request: the bytes of ::text.
 CREATE FUNCTION test.kept(part text, document jsonb, bytes int) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM idem_policy_set('sized', max_body_bytes => bytes, store_request => true);
+    PERFORM idem_policy_set('sized', max_body_bytes => bytes, store_request => true, replace => true);
     PERFORM idem_begin('k', CASE WHEN part = 'request' THEN document END, 'sized', fingerprint => '\x01');
     IF part = 'state' THEN PERFORM idem_checkpoint('k', 'p', document, 'sized'); END IF;
     IF part = 'headers' THEN PERFORM idem_complete('k', 200, headers => document, scope => 'sized'); END IF;
@@ -31,7 +31,7 @@ SELECT test.kept('headers', '{"X-A": "b"}', 12) AS just, test.kept('headers', '{
        test.kept('headers', jsonb_build_object('X-A', 'b', 'Set-Cookie', repeat('x', 5000)), 12) AS dropped,
        test.kept('headers', '{"Set-Cookie": "s=1"}', 0) AS nothing_left;
 -- The hint names the remedy.
-SELECT idem_policy_set('sized', max_body_bytes => 5);
+SELECT idem_policy_set('sized', max_body_bytes => 5, replace => true);
 BEGIN;
 SELECT outcome FROM idem_begin('k', scope => 'sized');
 SELECT idem_complete('k', 200, headers => '{"Location": "/orders/1"}', scope => 'sized');
@@ -40,7 +40,7 @@ BEGIN;
 SELECT outcome FROM idem_begin('k', scope => 'sized');
 SELECT idem_complete('k', 200, 'longer', scope => 'sized');
 ROLLBACK;
-SELECT idem_policy_set('sized', max_body_bytes => 5, on_large_body => 'omit');
+SELECT idem_policy_set('sized', max_body_bytes => 5, on_large_body => 'omit', replace => true);
 BEGIN;
 SELECT outcome FROM idem_begin('k', scope => 'sized');
 SELECT idem_complete('k', 200, 'longer', '{"Location": "/orders/1"}', scope => 'sized');

@@ -29,7 +29,7 @@ SELECT (SELECT value::interval FROM idem_policy('in-force') WHERE option = 'ttl'
   FROM idempotency.record WHERE scope = 'in-force';
 -- Each option of idem_policy_set is there, once.
 SELECT count(*) = count(DISTINCT option) AS once,
-       array_agg(option ORDER BY place) = (SELECT proargnames[2:cardinality(proargnames) - 1] FROM pg_proc WHERE proname = 'idem_policy_set') AS all
+       array_agg(option ORDER BY place) = (SELECT proargnames[2:cardinality(proargnames) - 2] FROM pg_proc WHERE proname = 'idem_policy_set') AS all
   FROM idem_policy('in-force') WITH ORDINALITY AS t (option, value, source, origin, place);
 
 -- A missing role closes the scope; the options in force are still shown.

@@ -20,7 +20,7 @@ SELECT * FROM test.decided;
 TRUNCATE idempotency.audit;
 SELECT idem_policy_set('audit-unknown', ttl => '1 day 2 hours', on_lease_expiry => 'unknown', reason => 'refunds');
 SET IntervalStyle = iso_8601;
-SELECT idem_policy_set('audit-unknown', on_lease_expiry => 'unknown', final_errors => '{22}');
+SELECT idem_policy_set('audit-unknown', on_lease_expiry => 'unknown', final_errors => '{22}', replace => true);
 RESET IntervalStyle;
 SELECT idem_policy_set('audit-gone*', allowed_role => 'regress_idem_support'), idem_policy_drop('audit-gone*', 'not needed'), idem_policy_drop('audit-gone*');
 SELECT * FROM test.decided;

@@ -36,7 +36,7 @@ END $$;
 SELECT test.said('alter');
 
 -- Refused calls, which leave the policy unchanged.
-SELECT idem_policy_set('alter', ttl => '1 day', retention => '2 days', retry_cap => '1 min');
+SELECT idem_policy_set('alter', ttl => '1 day', retention => '2 days', retry_cap => '1 min', replace => true);
 SELECT * FROM refused($$
 SELECT idem_policy_alter('alter', unset => '{ttl,tlt}');
 SELECT idem_policy_alter('alter', unset => '{scope_pattern}');
@@ -74,7 +74,7 @@ ALTER TABLE idempotency.policy ADD CONSTRAINT policy_lease_in_range
     CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval);
 SELECT outcome FROM idem_begin('k', scope => 'alter');
 -- A missing role stays missing until it is named again.
-SELECT idem_policy_set('alter', allowed_role => 'regress_idem_altered');
+SELECT idem_policy_set('alter', allowed_role => 'regress_idem_altered', replace => true);
 DROP ROLE regress_idem_altered;
 SELECT idem_policy_alter('alter', ttl => '1 day');
 SELECT test.said('alter');

@@ -57,15 +57,15 @@ SELECT outcome FROM idem_begin('k', '{"amount": 5, "card": {"number": "2"}}', 'f
 SELECT counted, excluded FROM idempotency.record WHERE scope = 'fields';
 SELECT option, value FROM idem_policy('fields') WHERE option LIKE '%_fields';
 -- The policy changes: a repeat of an older request is recognised by the old fields, or by the new ones.
-SELECT idem_policy_set('fields', fingerprint_fields => '{amount}');
+SELECT idem_policy_set('fields', fingerprint_fields => '{amount}', replace => true);
 SELECT outcome FROM idem_begin('k', '{"amount": 5, "card": {"number": "1"}, "tip": {"amount": 3}}', 'fields');
 SELECT outcome FROM idem_begin('k', '{"amount": 5, "card": {"number": "2"}}', 'fields');
-SELECT idem_policy_set('fields');
+SELECT idem_policy_set('fields', replace => true);
 SELECT outcome FROM idem_begin('k', '{"amount": 5, "card": {"number": "1"}, "new": 7}', 'fields');
 SELECT outcome FROM idem_begin('k', '{"amount": 6, "card": {"number": "1"}}', 'fields');
 -- A claim of before, when all counted.
 SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "a"}', 'fields');
-SELECT idem_policy_set('fields', fingerprint_fields => '{amount}');
+SELECT idem_policy_set('fields', fingerprint_fields => '{amount}', replace => true);
 SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "a"}', 'fields');
 SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "b"}', 'fields');
 -- The next attempt of a key follows the current policy, and its record says so.
@@ -74,7 +74,7 @@ SELECT outcome, attempt FROM idem_begin('all', '{"amount": 5, "note": "a"}', 'fi
 SELECT counted, excluded FROM idempotency.record WHERE scope = 'fields' AND key = 'all';
 SELECT outcome FROM idem_begin('all', '{"amount": 5, "note": "b"}', 'fields');
 -- Keys are derived from the counted fields; without any, no key can be derived.
-SELECT idem_policy_set('fields', fingerprint_fields => '{amount}', on_missing_key => 'derive');
+SELECT idem_policy_set('fields', fingerprint_fields => '{amount}', on_missing_key => 'derive', replace => true);
 SELECT outcome FROM idem_begin(NULL, '{"amount": 9, "at": 1}', 'fields');
 SELECT outcome FROM idem_begin(NULL, '{"amount": 9, "at": 2}', 'fields');
 SELECT * FROM refused($$

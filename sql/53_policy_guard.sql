@@ -52,9 +52,9 @@ DO $$ BEGIN PERFORM idem_policy_drop('vault'); PERFORM idem_get('k', 'vault'); E
 CREATE TEMPORARY TABLE tries (number serial, statement text);
 INSERT INTO tries (statement) VALUES
     -- set over it, in full and with nothing, alter by whatever, and drop
-    ($$SELECT idem_policy_set('vault')$$),
-    ($$SELECT idem_policy_set('vault', allowed_role => 'regress_vault', ttl => '1 day')$$),
-    ($$SELECT idem_policy_set('vault', allowed_role => 'regress_operator')$$),
+    ($$SELECT idem_policy_set('vault', replace => true)$$),
+    ($$SELECT idem_policy_set('vault', allowed_role => 'regress_vault', ttl => '1 day', replace => true)$$),
+    ($$SELECT idem_policy_set('vault', allowed_role => 'regress_operator', replace => true)$$),
     ($$SELECT idem_policy_alter('vault', unset => '{allowed_role}')$$),
     ($$SELECT idem_policy_alter('vault', allowed_role => 'regress_operator')$$),
     ($$SELECT idem_policy_alter('vault', encrypt => false)$$),
@@ -64,8 +64,8 @@ INSERT INTO tries (statement) VALUES
     ($$SELECT idem_policy_set('safe/1', ttl => '1 day')$$),
     ($$SELECT idem_policy_set('safe/1*', ttl => '1 day')$$),
     ($$SELECT idem_policy_set('safe', ttl => '1 day')$$),
-    ($$SELECT idem_policy_set('safe*', ttl => '1 day')$$),
-    ($$SELECT idem_policy_set('safe/open/shut', allowed_role => 'regress_vault')$$),
+    ($$SELECT idem_policy_set('safe*', ttl => '1 day', replace => true)$$),
+    ($$SELECT idem_policy_set('safe/open/shut', allowed_role => 'regress_vault', replace => true)$$),
     ($$SELECT idem_policy_drop('safe/open/shut')$$),
     -- less specific ones, whose scopes stay as they are, and those that are open
     ($$SELECT idem_policy_set('vaul*', ttl => '1 day')$$),
@@ -128,7 +128,7 @@ TRUNCATE tries;
 INSERT INTO tries (statement) VALUES
     ($$SELECT idem_policy_alter('sealed*', encrypt => false)$$),
     ($$SELECT idem_policy_alter('sealed*', unset => '{encrypt}')$$),
-    ($$SELECT idem_policy_set('sealed*')$$),
+    ($$SELECT idem_policy_set('sealed*', replace => true)$$),
     ($$SELECT idem_policy_set('sealed/1', encrypt => false)$$),
     ($$SELECT idem_policy_set('sealed/1', ttl => '1 day')$$),
     ($$SELECT idem_policy_drop('sealed*')$$),

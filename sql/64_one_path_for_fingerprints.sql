@@ -41,7 +41,7 @@ SELECT outcome FROM idem_begin('x', '{"amount": 1}', 'prints', exclude => (SELEC
 $$);
 SELECT outcome FROM idem_begin('x', '{"amount": 1}', 'prints', exclude => '{}');
 -- fingerprint_fields, with method and path.
-SELECT idem_policy_set('prints', fingerprint_fields => '{amount}');
+SELECT idem_policy_set('prints', fingerprint_fields => '{amount}', replace => true);
 SELECT outcome FROM idem_begin('f', '{"amount": 1, "new": 1}', 'prints', method => 'POST', path => '/p');
 SELECT outcome FROM idem_begin('f', '{"amount": 1, "new": 2}', 'prints', method => 'POST', path => '/p');
 SELECT outcome FROM idem_begin('f', '{"amount": 2, "new": 2}', 'prints', method => 'POST', path => '/p');
@@ -58,7 +58,7 @@ SELECT outcome, request FROM idem_explain('f', '{"amount": 1, "new": 3}', 'print
 SELECT outcome, request FROM idem_explain('f', '{"amount": 2}', 'prints', method => 'POST', path => '/p');
 -- Without method and path there is nothing to compare; where the request is stored, its fields are.
 SELECT outcome, request, notes FROM idem_explain('f', '{"amount": 1, "new": 3}', 'prints');
-SELECT idem_policy_set('prints', store_request => true);
+SELECT idem_policy_set('prints', store_request => true, replace => true);
 SELECT outcome FROM idem_begin('s', '{"amount": 1}', 'prints', method => 'POST', path => '/p');
 SELECT outcome, request FROM idem_explain('s', '{"amount": 1}', 'prints');
 SELECT outcome, request FROM idem_explain('s', '{"amount": 2}', 'prints');

@@ -27,6 +27,46 @@ BEGIN
     RETURN (SELECT outcome FROM idem_begin(in_key, in_request, 'digests', fingerprint => '\x01'));
 EXCEPTION WHEN invalid_parameter_value THEN
     RETURN SQLERRM;
+END $$
+BEGIN
+    RETURN (SELECT outcome FROM idem_begin(in_key, in_request, 'digests', fingerprint => '\x01'));
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN SQLERRM;
+END $$;
+SELECT idem_policy_set('digests', fingerprint_fields => '{amount}');
+SELECT test.refused('n'), test.refused('n', '{"amount": 1}'), test.refused(NULL);
+SELECT idem_policy_set('digests', exclude_fields => '{trace_id}', replace => true$$
+BEGIN
+    RETURN (SELECT outcome FROM idem_begin(in_key, in_request, 'digests', fingerprint => '\x01'));
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN SQLERRM;
+END $$;
+SELECT idem_policy_set('digests', fingerprint_fields => '{amount}');
+SELECT test.refused('n'), test.refused('n', '{"amount": 1}'), test.refused(NULL);
+SELECT idem_policy_set('digests', exclude_fields => '{trace_id}');
+SELECT test.refused('n');
+SELECT idem_policy_set('digests', on_missing_key => 'derive', replace => true$$
+BEGIN
+    RETURN (SELECT outcome FROM idem_begin(in_key, in_request, 'digests', fingerprint => '\x01'));
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN SQLERRM;
+END $$;
+SELECT idem_policy_set('digests', fingerprint_fields => '{amount}');
+SELECT test.refused('n'), test.refused('n', '{"amount": 1}'), test.refused(NULL);
+SELECT idem_policy_set('digests', exclude_fields => '{trace_id}');
+SELECT test.refused('n');
+SELECT idem_policy_set('digests', on_missing_key => 'derive');
+SELECT test.refused('n'), test.refused(NULL);
+SELECT outcome FROM idem_execute('n', 'echo(jsonb)', '{}', 'digests', fingerprint => '\x01');
+\echo :SQLSTATE
+SELECT outcome FROM idem_explain('n', '{}', 'digests', fingerprint => '\x01');
+\echo :SQLSTATE
+-- A list that leaves nothing out asks for nothing.
+SELECT idem_policy_set('digests', exclude_fields => '{}', replace => true$$
+BEGIN
+    RETURN (SELECT outcome FROM idem_begin(in_key, in_request, 'digests', fingerprint => '\x01'));
+EXCEPTION WHEN invalid_parameter_value THEN
+    RETURN SQLERRM;
 END $$;
 SELECT idem_policy_set('digests', fingerprint_fields => '{amount}');
 SELECT test.refused('n'), test.refused('n', '{"amount": 1}'), test.refused(NULL);

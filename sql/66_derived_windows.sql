@@ -22,7 +22,7 @@ SELECT test.let_pass('1 day', 'window');
 SELECT idem_cleanup();
 
 -- Half of the way is done, and the pause is longer than the window.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min');
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', replace => true);
 SELECT outcome FROM test.buy();
 SELECT idem_checkpoint(key, 'charged', '{"charge": 7}', scope, principal, token) IS NOT NULL AS noted FROM test.window;
 SELECT idem_fail(key, 'down', retryable => true, scope => scope, principal => principal, token => token, retry_after => '1 hour') FROM test.window;
@@ -46,7 +46,7 @@ SELECT retained_until - created_at AS window, attempt FROM test.window;
 DELETE FROM test.window;
 
 -- A ttl of idem_complete, and a retention of the policy.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', retention => '10 days');
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', retention => '10 days', replace => true);
 SELECT outcome FROM test.buy();
 SELECT idem_complete(key, 201, 'made', scope => scope, principal => principal, token => token, ttl => '1 hour') FROM test.window;
 SELECT retained_until - created_at AS window, expires_at = retained_until AS alike FROM test.window;
@@ -55,7 +55,7 @@ SELECT test.let_pass('1 min', 'window');
 SELECT outcome, attempt FROM test.buy();
 DELETE FROM test.window;
 -- A caller's ttl is the window, where the policy names none.
-SELECT idem_policy_set('window', on_missing_key => 'derive', retention => '10 days');
+SELECT idem_policy_set('window', on_missing_key => 'derive', retention => '10 days', replace => true);
 SELECT key FROM idem_begin(NULL, '{"item": 1}', 'window', 'mira', ttl => '1 min') \gset
 SELECT idem_complete(:'key', 201, 'made', scope => scope, principal => principal, token => token) FROM test.window;
 SELECT test.let_pass('1 min', 'window');
@@ -64,7 +64,7 @@ DELETE FROM test.window;
 
 -- A claim that lives is in progress, beyond the window too. Its answer is kept for another window, for
 -- those who were told to wait for it.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', lease => '10 min');
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', lease => '10 min', replace => true);
 SELECT outcome FROM test.buy();
 SELECT test.let_pass('2 min', 'window');
 SELECT outcome FROM test.buy();
@@ -76,7 +76,7 @@ DELETE FROM test.window;
 
 -- One that is silent beyond its lease is taken over within the window; after it, its work is another
 -- request's, and the attempt is kept in the history.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', keep_history => true);
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', keep_history => true, replace => true);
 DELETE FROM idempotency.attempt WHERE scope = 'window';
 SELECT outcome FROM test.buy();
 SELECT idem_checkpoint(key, 'charged', '{"charge": 7}', scope, principal, token) IS NOT NULL AS noted FROM test.window;
@@ -94,7 +94,7 @@ SELECT idem_complete(:'key', 201, 'late', scope => 'window', principal => 'mira'
 DELETE FROM test.window;
 
 -- An unknown record stays unknown until an operator decides; the decision is kept for a window.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', on_lease_expiry => 'unknown');
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', on_lease_expiry => 'unknown', replace => true);
 SELECT outcome FROM test.buy();
 SELECT test.let_pass('1 day', 'window');
 SELECT outcome FROM test.buy();
@@ -105,7 +105,7 @@ SELECT outcome, attempt FROM test.buy();
 DELETE FROM test.window;
 
 -- A key that is sent is not forgotten so: it is exhausted for its retention.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', max_attempts => 1, ttl => '1 min', retention => '2 hours');
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', max_attempts => 1, ttl => '1 min', retention => '2 hours', replace => true);
 SELECT outcome FROM idem_begin('sent', '{"item": 1}', 'window', 'mira');
 SELECT idem_fail(key, 'down', retryable => true, scope => scope, principal => principal, token => token, retry_after => '0') FROM test.window;
 SELECT test.let_pass('1 hour', 'window');

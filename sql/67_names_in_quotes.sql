@@ -4,9 +4,9 @@
 
 CREATE FUNCTION test.taken(entry text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM idem_policy_set('names', exclude_fields => ARRAY[entry]);
+    PERFORM idem_policy_set('names', exclude_fields => ARRAY[entry], replace => true);
     PERFORM idem_policy_alter('names', exclude_fields => ARRAY[entry]);
-    PERFORM idem_policy_set('names', fingerprint_fields => ARRAY[entry]);
+    PERFORM idem_policy_set('names', fingerprint_fields => ARRAY[entry], replace => true);
     PERFORM idem_fingerprint('{}', exclude => ARRAY[entry]);
     PERFORM idem_fingerprint('{}', fields => ARRAY[entry]);
     PERFORM idem_begin('names', '{}', 'names-free', exclude => ARRAY[entry]);

@@ -46,7 +46,7 @@ SELECT after FROM idempotency.decisions WHERE scope = 'refusals' ORDER BY decide
 -- Refused: values that are not an object from SQLSTATEs and classes to error statuses.
 CREATE FUNCTION test.set(map jsonb) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM idem_policy_set('refusals', error_statuses => map);
+    PERFORM idem_policy_set('refusals', error_statuses => map, replace => true);
     RETURN 'taken';
 EXCEPTION WHEN OTHERS THEN
     RETURN SQLSTATE || ' ' || SQLERRM;
@@ -56,9 +56,9 @@ SELECT map, test.set(map)
                     '{"P0001": 200}', '{"P0001": 402.5}', '{"P0001": -402}', '{"P0001": 4e9}', '{"P0001": "402"}', '{"P0001": null}',
                     '{"P0001": [402]}', '{"": 402}', '{"p0001": 402}', '{"220": 402}', '{"40": 409}', '{"40001": 409}', '{"53": 503}',
                     '{"57014": 504}', '{"58": 500}', '{"XX000": 500}', '[]', '["P0001", 402]', '402', 'null']::jsonb[]) map;
-SELECT idem_policy_set('refusals', error_statuses => '{"P0001": 99}');
+SELECT idem_policy_set('refusals', error_statuses => '{"P0001": 99}', replace => true);
 -- Written by hand, such a map closes its scope.
-SELECT idem_policy_set('refusals');
+SELECT idem_policy_set('refusals', replace => true);
 \set VERBOSITY terse
 UPDATE idempotency.policy SET error_statuses = '[]' WHERE scope_pattern = 'refusals';
 \set VERBOSITY default

@@ -44,7 +44,7 @@ DELETE FROM test.bought;
 SELECT outcome FROM idem_begin(NULL, '{"item": 1}', 'buy', ttl => '1 hour', derive => '1 min');
 SELECT retained_until - created_at AS window, expires_at = retained_until AS alike FROM test.bought;
 DELETE FROM test.bought;
-SELECT idem_policy_set('buy', on_missing_key => 'derive', derive_window => '5 min');
+SELECT idem_policy_set('buy', on_missing_key => 'derive', derive_window => '5 min', replace => true);
 SELECT outcome FROM idem_begin(NULL, '{"item": 1}', 'buy', derive => '1 min');
 SELECT retained_until - created_at AS window FROM test.bought;
 DELETE FROM test.bought;

@@ -1195,11 +1195,12 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
     transactional_only boolean DEFAULT NULL,
-    reason text DEFAULT NULL
+    reason text DEFAULT NULL,
+    replace boolean DEFAULT false
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
 COMMENT ON FUNCTION @extschema@.idem_policy_set
-    IS 'set the whole policy of a scope, or of all scopes with the same beginning';
+    IS 'create the policy of a scope, or of all scopes with the same beginning; replace it if told to';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_set FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_alter(

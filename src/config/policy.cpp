@@ -67,7 +67,7 @@ pg::Watched cached = {kPolicyTable, load};
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the policy of this scope is not valid"),
                     errdetail("idem_policy_set does not accept the value of its %s.", column),
-                    errhint("Set it again with idem_policy_set, or drop it with "
+                    errhint("Change it with idem_policy_alter, or drop it with "
                             "idem_policy_drop.")));
     pg_unreachable();
 }
@@ -106,8 +106,7 @@ Closure closure_by(const Candidate* best) {
             (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
              errdetail("Its policy admits only members of role \"%s\", which does not exist.",
                        role),
-             errhint("Create the role, or give the scope another policy with "
-                     "idem_policy_set.")));
+             errhint("Create the role, or name another one with idem_policy_alter.")));
     ereport(ERROR,
             (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("permission denied for this scope"),
              errdetail("Its policy admits only members of role \"%s\".", role)));

@@ -76,6 +76,37 @@ void remove_what_is_over(const PolicyRows& policies, std::string_view but, Times
     }
 }
 
+bool has_same_options(const PolicyRow& row, const PolicyRow& other) {
+    for (int i = 0; i < kOptions; i++)
+        if (!is_same(row, other, i)) return false;
+    return true;
+}
+
+// The options that a change of a policy resets, or gives another value.
+const char* differing(const PolicyRow& old, const PolicyRow& next, bool reset) {
+    StringInfoData names;
+    initStringInfo(&names);
+    for (int i = 0; i < kOptions; i++)
+        if (!is_same(old, next, i) && next.nulls[i] == reset)
+            appendStringInfo(&names, "%s%s", names.len == 0 ? "" : ", ",
+                             core::kPolicyColumns[i].name);
+    return names.data;
+}
+
+[[noreturn]] void raise_exists(const PolicyRow& old, const PolicyRow& next) {
+    const char* reset = differing(old, next, true);
+    const char* changed = differing(old, next, false);
+    ereport(ERROR,
+            (errcode(ERRCODE_DUPLICATE_OBJECT),
+             errmsg("there is already a policy with this scope_pattern"),
+             errdetail("The call would %s%s%s%s%s.", *reset == '\0' ? "" : "reset ", reset,
+                       *reset == '\0' || *changed == '\0' ? "" : ", and ",
+                       *changed == '\0' ? "" : "change ", changed),
+             errhint("Use idem_policy_alter, which changes only the options that it names, or "
+                     "replace => true.")));
+    pg_unreachable();
+}
+
 }  // namespace
 
 core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view scopes,
@@ -94,15 +125,19 @@ core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view s
     return memory;
 }
 
-void set_policy(PolicyRow* row) {
+bool set_policy(PolicyRow* row, bool may_replace) {
     PolicyRows policies = lock_policies(CurrentMemoryContext);
     check_may_change(policies, pattern_of(*row), row);
+    const PolicyRow* there = live_row(policies, pattern_of(*row));
+    if (there != nullptr && has_same_options(*there, *row)) return false;
+    if (there != nullptr && !may_replace) raise_exists(*there, *row);
     TimestampTz now = GetCurrentTimestamp();
     core::Memory old = memory_of(policies, core::cover_rank, pattern_of(*row));
     set_past(core::changed_memory(old, span_of(policy_of(given_in(*row))), now), row);
     mark_dropped(false, row);
     write_row(row);
     remove_what_is_over(policies, pattern_of(*row), now);
+    return true;
 }
 
 bool policy_to_change(text* pattern, PolicyRow* row) {

@@ -316,6 +316,16 @@ bool are_out_of_order(const PolicyRow& row, const core::SpansInOrder& spans) {
            (longer_open ? held.*spans.longer_value : micros_at(row, spans.longer));
 }
 
+bool is_same(const PolicyRow& row, const PolicyRow& other, int column) {
+    if (row.nulls[column] || other.nulls[column]) return row.nulls[column] == other.nulls[column];
+    if (core::kPolicyColumns[column].type == OptionType::Span)
+        return micros_at(row, column) == micros_at(other, column);
+    std::int16_t length;
+    bool by_value;
+    get_typlenbyval(kRow.types[column], &length, &by_value);
+    return datum_image_eq(row.values[column], other.values[column], by_value, length);
+}
+
 Given given_in(const PolicyRow& row) {
     Given given{};
     for (int i = 0; i < kOptions; i++)

@@ -92,6 +92,9 @@ const char* unusable_column(const PolicyRow& row);
 // row leaves open.
 bool are_out_of_order(const PolicyRow& row, const core::SpansInOrder& spans);
 
+// Whether two rows say the same of an option. Spans are compared by their length.
+bool is_same(const PolicyRow& row, const PolicyRow& other, int column);
+
 // A value of the row that Policy has a member for: its column, and the value to put there.
 struct Given {
     struct {

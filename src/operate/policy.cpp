@@ -120,7 +120,7 @@ void check(FunctionCallInfo fcinfo, PolicyRow* row) {
     row->nulls[config::kAllowedRole] = false;
 }
 
-// Changes the policy with that pattern. `Change` returns whether there was one. The policies are
+// Changes the policy with that pattern. `Change` returns whether anything changed. The policies are
 // locked first, so the audit row matches the change.
 template <typename Change>
 bool audited(const char* action, text* pattern, const text* reason, Change change) {
@@ -136,7 +136,8 @@ bool audited(const char* action, text* pattern, const text* reason, Change chang
     return true;
 }
 
-// idem_policy_set(scope_pattern, ttl, ..., reason): the columns of the table, in the same order.
+// idem_policy_set(scope_pattern, ttl, ..., reason, replace): the columns of the table, in the same
+// order.
 Datum set(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_set()");
     text* pattern = required_text(fcinfo, config::kPattern, "scope_pattern");
@@ -144,10 +145,9 @@ Datum set(FunctionCallInfo fcinfo) {
     for (bool& null : row.nulls) null = true;
     take_options(fcinfo, &row);
     check(fcinfo, &row);
-    (void)audited("policy_set", pattern, reason_or_null(fcinfo, config::kOptions), [&row] {
-        config::set_policy(&row);
-        return true;
-    });
+    bool replace = bool_or(fcinfo, config::kOptions + 1, false);
+    (void)audited("policy_set", pattern, reason_or_null(fcinfo, config::kOptions),
+                  [&row, replace] { return config::set_policy(&row, replace); });
     PG_RETURN_VOID();
 }
 
@@ -176,27 +176,22 @@ void unset_options(FunctionCallInfo fcinfo, PolicyRow* row) {
     }
 }
 
-void change(FunctionCallInfo fcinfo, text* pattern) {
-    PolicyRow row;
-    if (!config::policy_to_change(pattern, &row))
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
-                        errmsg("there is no policy with this scope_pattern"),
-                        errdetail("Policies are found by their exact pattern."),
-                        errhint("Create one with idem_policy_set.")));
-    unset_options(fcinfo, &row);
-    take_options(fcinfo, &row);
-    check(fcinfo, &row);
-    config::set_policy(&row);
-}
-
 // idem_policy_alter(scope_pattern, ttl, ..., unset, reason)
 Datum alter(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_alter()");
     text* pattern = required_text(fcinfo, config::kPattern, "scope_pattern");
     const text* reason = reason_or_null(fcinfo, config::kOptions + 1);
     (void)audited("policy_alter", pattern, reason, [fcinfo, pattern] {
-        change(fcinfo, pattern);
-        return true;
+        PolicyRow row;
+        if (!config::policy_to_change(pattern, &row))
+            ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+                            errmsg("there is no policy with this scope_pattern"),
+                            errdetail("Policies are found by their exact pattern."),
+                            errhint("Create one with idem_policy_set.")));
+        unset_options(fcinfo, &row);
+        take_options(fcinfo, &row);
+        check(fcinfo, &row);
+        return config::set_policy(&row, true);
     });
     PG_RETURN_VOID();
 }

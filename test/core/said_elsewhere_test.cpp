@@ -295,12 +295,13 @@ Lines options_as_arguments() {
 Lines arguments_of(const std::string& function) {
     const std::string arguments =
         between(install_script(), "CREATE FUNCTION @extschema@." + function + "(", ") RETURNS");
-    return found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT NULL)?(?:,|\\s*$)");
+    return found(arguments, "(\\w+) (\\w+(?:\\[\\])?)(?: DEFAULT (?:NULL|false))?(?:,|\\s*$)");
 }
 
 TEST(PolicySet, HasTheOptionsAsArguments) {
     Lines expected = options_as_arguments();
     expected.push_back("reason text");
+    expected.push_back("replace boolean");
     EXPECT_EQ(arguments_of("idem_policy_set"), expected);
 }
 

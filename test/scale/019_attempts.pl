@@ -60,7 +60,7 @@ subtest 'it moves with the shard, and is forgotten and swept' => sub {
 	$worker1->safe_psql('postgres', "SELECT idem_forget('$key', 'kept', '$principals[0]')");
 	is($worker2->safe_psql('postgres', "SELECT count(*) FROM idempotency.attempts WHERE key = '$key'"), '0', 'forgotten');
 
-	$coordinator->safe_psql('postgres', q{SELECT idem_policy_set('kept', keep_history => true, ttl => '1 us', retention => '1 us')});
+	$coordinator->safe_psql('postgres', q{SELECT idem_policy_alter('kept', ttl => '1 us', retention => '1 us')});
 	$worker1->safe_psql('postgres', "SELECT idem_once('brief', scope => 'kept', principal => '$_')") foreach @principals;
 	is($worker2->safe_psql('postgres', q{SELECT count(*) FROM idempotency.attempts WHERE key = 'brief'}), '2', 'kept');
 	$coordinator->safe_psql('postgres', 'SELECT idem_cleanup()');

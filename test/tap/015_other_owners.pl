@@ -59,7 +59,7 @@ sub use_policies
 	my @answers = map { ask($session, $_) } (
 		q{SELECT idem_policy_set('scope', lease => '1 min')},
 		q{SELECT outcome FROM idem_begin(NULL, scope => 'scope')},
-		q{SELECT idem_policy_set('scope', lease => '2 min')},
+		q{SELECT idem_policy_set('scope', lease => '2 min', replace => true)},
 		q{SELECT idem_policy_drop('scope')},
 		q{SELECT current_user = session_user});
 	$session->quit;

@@ -27,7 +27,7 @@ sub every_outcome ($scope)
 		ask($session, 'SELECT ' . invocation($function, key => $key, scope => $scope, @named));
 	};
 	my $policy = sub {
-		ask($session, 'SELECT ' . invocation('idem_policy_set', scope_pattern => $scope, @_));
+		ask($session, 'SELECT ' . invocation('idem_policy_set', scope_pattern => $scope, replace => \'true', @_));
 	};
 	my $let_time_pass = sub { ask($session, 'SELECT pg_sleep(0.005)') };
 	my $token;

@@ -437,20 +437,20 @@ subtest 'a sealed value opens in its own place only' => sub {
 
 subtest 'records from before a change of the policy stay readable' => sub {
 	my $token = begin_in('plain', 'changed', lease => '1 hour')->{token};
-	call($primary, 'idem_policy_set', scope_pattern => 'plain', store_request => \'true', encrypt => \'true');
+	call($primary, 'idem_policy_alter', scope_pattern => 'plain', encrypt => \'true');
 	like(told($primary, 'plain', 'done'), qr/plain-body plain-holder$/, 'in the clear');
 	complete_in('plain', 'changed', $token);
 	like(told($primary, 'plain', 'changed'), qr/plain-body plain-holder$/, 'half and half');
 	is($primary->safe_psql('postgres', q{SELECT sealed_by, holder, sealed_holder IS NOT NULL, request, fingerprint
 		FROM idempotency.record WHERE (scope, key) = ('plain', 'changed')}),
 		'a||t||', 'its clear values are sealed with its answer');
-	call($primary, 'idem_policy_set', scope_pattern => 'sealed', encrypt => \'false');
+	call($primary, 'idem_policy_alter', scope_pattern => 'sealed', encrypt => \'false', reason => 'a test');
 	like(told($primary, 'sealed', 'done'), qr/sealed-body sealed-holder$/, 'sealed');
 	checkpoint_in('sealed', 'running', record_token('running'));
 	like(told($primary, 'sealed', 'running'), qr/sealed-point/, 'and sealed values stay sealed');
 	is($primary->safe_psql('postgres', q{SELECT count(recovery_point) FROM idempotency.record WHERE scope = 'sealed'}),
 		'0', 'also where more is kept');
-	call($primary, 'idem_policy_set', scope_pattern => 'sealed', store_request => \'true', encrypt => \'true');
+	call($primary, 'idem_policy_alter', scope_pattern => 'sealed', encrypt => \'true');
 };
 
 sub record_token ($key)

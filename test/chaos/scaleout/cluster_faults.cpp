@@ -304,7 +304,7 @@ bool ClusterFaults::change_policy() {
     Warnings warnings(connection);
     pqxx::nontransaction tx(connection);
     tx.exec(std::string("SELECT idem_policy_set('door', allowed_role => ") +
-            (closed ? "'chaos_keeper'" : "NULL") + ")");
+            (closed ? "'chaos_keeper'" : "NULL") + ", replace => true, reason => 'chaos')");
     if (warnings.heard()) return false;  // a node has not heard of the commit
     for (const Citus::Worker* node : citus_.members()) {
         try {
