@@ -217,6 +217,24 @@ CREATE FUNCTION idempotency.unpacked(packed text) RETURNS idempotency.record
     LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT packed::idempotency.record $$;
 COMMENT ON FUNCTION idempotency.unpacked IS 'a record from its text';
 
+-- Of the principal, in a scope whose policy limits them. Other transactions' claims count from their
+-- commit on.
+CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF most <= (SELECT count(*) FROM (
+            SELECT FROM idempotency.record t
+             WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.scope = q.scope AND t.principal = q.principal
+               AND idempotency.lives(t, clock_timestamp())
+               AND (t.open_claim IN ('t', 'q', 'r') AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE
+             LIMIT most) live) THEN
+        PERFORM idempotency.refuse('too many open claims',
+            'The policy of this scope has max_open_claims, and the principal has that many claims with a lease.',
+            'Retry when one of them has ended, or its lease has.', '53400');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.require_room IS 'refuses a claim above max_open_claims';
+
 -- Writes the row of a granted claim. Null if another transaction got in.
 CREATE FUNCTION idempotency.grant_claim(q idempotency.question, p idempotency.in_force, r idempotency.record,
                                         execution text, now timestamptz) RETURNS idempotency.record
@@ -226,6 +244,9 @@ DECLARE
     old idempotency.record := r;
     derived boolean;
 BEGIN
+    IF p.max_open_claims > 0 AND NOT (coalesce(q.transactional, false) OR coalesce(q.once, false) OR q.operation IS NOT NULL) THEN
+        PERFORM idempotency.require_room(q, p.max_open_claims);
+    END IF;
     IF execution IN ('takeover', 'retry') THEN
         n := r;
         n.status_code := NULL; n.headers := NULL; n.body := NULL; n.body_omitted := false; n.reference := NULL;

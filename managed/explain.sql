@@ -55,7 +55,7 @@ BEGIN
                     WHEN 'drop_headers' THEN coalesce(v.drop_headers, /*DROPPED_HEADERS*/)::text
                     ELSE v.final_errors::text END
                WHEN 'map' THEN coalesce(v.error_statuses, '{}')::text
-               ELSE CASE WHEN a.attname = 'max_attempts' AND v.max_attempts = 0 THEN NULL ELSE spans ->> a.attname END END,
+               ELSE CASE WHEN a.attname IN ('max_attempts', 'max_open_claims') AND spans ->> a.attname = '0' THEN NULL ELSE spans ->> a.attname END END,
            speakers -> a.attname ->> 0, speakers -> a.attname ->> 1
       FROM pg_attribute a,
            LATERAL (SELECT CASE WHEN a.atttypid = 'interval'::regtype THEN 'span' WHEN a.atttypid = 'text[]'::regtype THEN 'list'

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '902639209ca9e29d';
+    digest constant text := 'ba45565b811dcc7f';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -160,7 +160,7 @@ CREATE TYPE idempotency.in_force AS (
     unknown_retry_after bigint, abandon_after bigint, on_abandon text, max_body_bytes bigint,
     on_large_body text, fingerprint_fields text[], exclude_fields text[], drop_headers text[],
     final_errors text[], error_statuses jsonb, allowed_role name, keep_history boolean,
-    encrypt boolean, transactional_only boolean
+    encrypt boolean, transactional_only boolean, reason_required boolean, max_open_claims integer
 );
 --; other
 COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a scope';
@@ -224,6 +224,8 @@ CREATE TABLE idempotency.policy (
     keep_history         boolean,
     encrypt              boolean,
     transactional_only   boolean,
+    reason_required      boolean,
+    max_open_claims      integer,
     since                timestamptz,
     memory_before        interval,
     dropped              boolean NOT NULL DEFAULT false,
@@ -242,6 +244,7 @@ CREATE TABLE idempotency.policy (
         CHECK (abandon_after > '0'::interval
                AND abandon_after <= '36525 days'::interval),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts > 0),
+    CONSTRAINT policy_max_open_claims_positive CHECK (max_open_claims > 0),
     CONSTRAINT policy_max_body_bytes_in_range
         CHECK (max_body_bytes >= 0 AND max_body_bytes <= 268435456),
     CONSTRAINT policy_ttl_in_range CHECK (ttl > '0'::interval AND ttl <= '36525 days'::interval),
@@ -565,7 +568,7 @@ SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attem
        fingerprint_required, store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon,
        max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
        final_errors, error_statuses, allowed_role, keep_history, encrypt,
-       transactional_only, since, memory_before,
+       transactional_only, reason_required, max_open_claims, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_roles WHERE rolname = allowed_role)
        END AS role_exists
@@ -1388,7 +1391,8 @@ SELECT ROW(
     coalesce((p).on_large_body, 'error'),
     (p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors, (p).error_statuses,
     (p).allowed_role,
-    coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false)
+    coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false),
+    coalesce((p).reason_required, false), coalesce((p).max_open_claims, 0)
 )::idempotency.in_force $$;
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 --; routine idempotency.is_plain
@@ -1396,7 +1400,7 @@ COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 CREATE FUNCTION idempotency.is_plain(p idempotency.policy, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR (p).store_request OR (p).keep_history
-        OR (p).encrypt OR (p).transactional_only OR (p).on_missing_key = 'derive') IS NOT TRUE
+        OR (p).encrypt OR (p).transactional_only OR (p).max_open_claims IS NOT NULL OR (p).on_missing_key = 'derive') IS NOT TRUE
        AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
@@ -1632,6 +1636,7 @@ BEGIN
             idempotency.checked_span(p.unknown_retry_after, 'unknown_retry_after'),
             idempotency.checked_span(p.abandon_after, 'abandon_after');
     PERFORM idempotency.check_number(p.max_attempts, 'max_attempts', 1, 2147483647),
+            idempotency.check_number(p.max_open_claims, 'max_open_claims', 1, 2147483647),
             idempotency.check_number(p.max_body_bytes, 'max_body_bytes', 0, 268435456);
     PERFORM idempotency.check_word(p.retry_jitter, 'retry_jitter', 'full, none'),
             idempotency.check_word(p.on_missing_key, 'on_missing_key', 'generate, derive, error'),
@@ -2119,6 +2124,24 @@ COMMENT ON FUNCTION idempotency.packed IS 'a record as text';
 CREATE FUNCTION idempotency.unpacked(packed text) RETURNS idempotency.record
     LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT packed::idempotency.record $$;
 COMMENT ON FUNCTION idempotency.unpacked IS 'a record from its text';
+--; routine idempotency.require_room
+-- Of the principal, in a scope whose policy limits them. Other transactions' claims count from their
+-- commit on.
+CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF most <= (SELECT count(*) FROM (
+            SELECT FROM idempotency.record t
+             WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.scope = q.scope AND t.principal = q.principal
+               AND idempotency.lives(t, clock_timestamp())
+               AND (t.open_claim IN ('t', 'q', 'r') AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE
+             LIMIT most) live) THEN
+        PERFORM idempotency.refuse('too many open claims',
+            'The policy of this scope has max_open_claims, and the principal has that many claims with a lease.',
+            'Retry when one of them has ended, or its lease has.', '53400');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.require_room IS 'refuses a claim above max_open_claims';
 --; routine idempotency.grant_claim
 -- Writes the row of a granted claim. Null if another transaction got in.
 CREATE FUNCTION idempotency.grant_claim(q idempotency.question, p idempotency.in_force, r idempotency.record,
@@ -2129,6 +2152,9 @@ DECLARE
     old idempotency.record := r;
     derived boolean;
 BEGIN
+    IF p.max_open_claims > 0 AND NOT (coalesce(q.transactional, false) OR coalesce(q.once, false) OR q.operation IS NOT NULL) THEN
+        PERFORM idempotency.require_room(q, p.max_open_claims);
+    END IF;
     IF execution IN ('takeover', 'retry') THEN
         n := r;
         n.status_code := NULL; n.headers := NULL; n.body := NULL; n.body_omitted := false; n.reference := NULL;
@@ -3225,6 +3251,17 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_resolution IS 'checks the arguments of a decision';
+--; routine idempotency.require_reason
+-- Of each decision about a record, a policy may want to know why.
+CREATE FUNCTION idempotency.require_reason(p idempotency.in_force, reason text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF p.reason_required AND coalesce(trim(reason), '') = '' THEN
+        PERFORM idempotency.refuse('reason is required', 'The policy of this scope requires it.',
+                                   'Pass reason: it is kept in idempotency.audit.');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.require_reason IS 'refuses a decision without the reason that a policy requires';
 --; routine idempotency.is_for
 CREATE FUNCTION idempotency.is_for(action text, status "char") RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
@@ -3684,7 +3721,7 @@ BEGIN
                     WHEN 'drop_headers' THEN coalesce(v.drop_headers, '{Set-Cookie,Authorization,Proxy-Authenticate,WWW-Authenticate,Date,Content-Length,Connection,Keep-Alive,Proxy-Connection,TE,Trailer,Transfer-Encoding,Upgrade}'::text[])::text
                     ELSE v.final_errors::text END
                WHEN 'map' THEN coalesce(v.error_statuses, '{}')::text
-               ELSE CASE WHEN a.attname = 'max_attempts' AND v.max_attempts = 0 THEN NULL ELSE spans ->> a.attname END END,
+               ELSE CASE WHEN a.attname IN ('max_attempts', 'max_open_claims') AND spans ->> a.attname = '0' THEN NULL ELSE spans ->> a.attname END END,
            speakers -> a.attname ->> 0, speakers -> a.attname ->> 1
       FROM pg_attribute a,
            LATERAL (SELECT CASE WHEN a.atttypid = 'interval'::regtype THEN 'span' WHEN a.atttypid = 'text[]'::regtype THEN 'list'
@@ -4321,6 +4358,7 @@ BEGIN
     IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.require_reason(p, reason);
     PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
     r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
@@ -4534,7 +4572,7 @@ BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_reason(reason);
     IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_forget()');
-    PERFORM idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason);
     PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
     r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN RETURN false; END IF;
@@ -4588,6 +4626,7 @@ BEGIN
     IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
     IF r.sealed_by IS NOT NULL THEN RETURN 'no_key'; END IF;
     p := idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.require_reason(p, reason);
     BEGIN
         PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, getdatabaseencoding()), headers);
     EXCEPTION WHEN program_limit_exceeded THEN
@@ -4616,7 +4655,8 @@ BEGIN
             idempotency.check_writable('idem_erase()');
     seen := idempotency.look_at_idle(key COLLATE "C", scope, principal);
     IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
-    PERFORM idempotency.remove_for_good(seen.r, reason, true);
+    PERFORM idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason),
+            idempotency.remove_for_good(seen.r, reason, true);
     RETURN 'done';
 END
 $body$;
@@ -4825,6 +4865,8 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
     transactional_only boolean DEFAULT NULL,
+    reason_required boolean DEFAULT NULL,
+    max_open_claims integer DEFAULT NULL,
     reason text DEFAULT NULL,
     replace boolean DEFAULT false
 ) RETURNS void
@@ -4842,7 +4884,7 @@ BEGIN
         retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required,
         store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes,
         on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, NULL,
-        keep_history, encrypt, transactional_only, NULL, NULL, false);
+        keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, false);
     PERFORM idempotency.check_policy(p);
     p.allowed_role := idempotency.name_of_role(allowed_role);
     PERFORM idempotency.check_reason(reason);
@@ -4890,6 +4932,8 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
     transactional_only boolean DEFAULT NULL,
+    reason_required boolean DEFAULT NULL,
+    max_open_claims integer DEFAULT NULL,
     unset text[] DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
@@ -4920,7 +4964,7 @@ BEGIN
         store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes,
         on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses,
         idempotency.name_of_role(allowed_role),
-        keep_history, encrypt, transactional_only, NULL, NULL, NULL)::idempotency.policy)) - 'scope_pattern';
+        keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, NULL)::idempotency.policy)) - 'scope_pattern';
     FOREACH name IN ARRAY coalesce(idempotency.check_list(unset, 'unset'), '{}') LOOP
         IF to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[] ? name IS NOT TRUE THEN
             PERFORM idempotency.refuse('invalid unset', format('"%s" is not an option.', name),

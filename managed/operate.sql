@@ -61,6 +61,17 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_resolution IS 'checks the arguments of a decision';
 
+-- Of each decision about a record, a policy may want to know why.
+CREATE FUNCTION idempotency.require_reason(p idempotency.in_force, reason text) RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF p.reason_required AND coalesce(trim(reason), '') = '' THEN
+        PERFORM idempotency.refuse('reason is required', 'The policy of this scope requires it.',
+                                   'Pass reason: it is kept in idempotency.audit.');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.require_reason IS 'refuses a decision without the reason that a policy requires';
+
 CREATE FUNCTION idempotency.is_for(action text, status "char") RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE action WHEN 'reopen' THEN status IN ('f', 'x') ELSE status NOT IN ('c', 'f') END $$;
@@ -104,6 +115,7 @@ BEGIN
     IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.require_reason(p, reason);
     PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
     r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
@@ -129,7 +141,7 @@ BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_reason(reason);
     IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_forget()');
-    PERFORM idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason);
     PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
     r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN RETURN false; END IF;
@@ -194,6 +206,7 @@ BEGIN
     IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
     IF r.sealed_by IS NOT NULL THEN RETURN 'no_key'; END IF;
     p := idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.require_reason(p, reason);
     BEGIN
         PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, getdatabaseencoding()), headers);
     EXCEPTION WHEN program_limit_exceeded THEN
@@ -211,7 +224,8 @@ BEGIN
             idempotency.check_writable('idem_erase()');
     seen := idempotency.look_at_idle(key COLLATE "C", scope, principal);
     IF seen.verdict IS NOT NULL THEN RETURN seen.verdict; END IF;
-    PERFORM idempotency.remove_for_good(seen.r, reason, true);
+    PERFORM idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason),
+            idempotency.remove_for_good(seen.r, reason, true);
     RETURN 'done';
 END
 

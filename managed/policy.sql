@@ -107,7 +107,8 @@ SELECT ROW(
     coalesce((p).on_large_body, 'error'),
     (p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors, (p).error_statuses,
     (p).allowed_role,
-    coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false)
+    coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false),
+    coalesce((p).reason_required, false), coalesce((p).max_open_claims, 0)
 )::idempotency.in_force $$;
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 
@@ -115,7 +116,7 @@ COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 CREATE FUNCTION idempotency.is_plain(p idempotency.policy, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR (p).store_request OR (p).keep_history
-        OR (p).encrypt OR (p).transactional_only OR (p).on_missing_key = 'derive') IS NOT TRUE
+        OR (p).encrypt OR (p).transactional_only OR (p).max_open_claims IS NOT NULL OR (p).on_missing_key = 'derive') IS NOT TRUE
        AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
@@ -351,6 +352,7 @@ BEGIN
             idempotency.checked_span(p.unknown_retry_after, 'unknown_retry_after'),
             idempotency.checked_span(p.abandon_after, 'abandon_after');
     PERFORM idempotency.check_number(p.max_attempts, 'max_attempts', 1, 2147483647),
+            idempotency.check_number(p.max_open_claims, 'max_open_claims', 1, 2147483647),
             idempotency.check_number(p.max_body_bytes, 'max_body_bytes', 0, 268435456);
     PERFORM idempotency.check_word(p.retry_jitter, 'retry_jitter', 'full, none'),
             idempotency.check_word(p.on_missing_key, 'on_missing_key', 'generate, derive, error'),
@@ -484,7 +486,7 @@ BEGIN
         retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required,
         store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes,
         on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, NULL,
-        keep_history, encrypt, transactional_only, NULL, NULL, false);
+        keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, false);
     PERFORM idempotency.check_policy(p);
     p.allowed_role := idempotency.name_of_role(allowed_role);
     PERFORM idempotency.check_reason(reason);
@@ -522,7 +524,7 @@ BEGIN
         store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes,
         on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses,
         idempotency.name_of_role(allowed_role),
-        keep_history, encrypt, transactional_only, NULL, NULL, NULL)::idempotency.policy)) - 'scope_pattern';
+        keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, NULL)::idempotency.policy)) - 'scope_pattern';
     FOREACH name IN ARRAY coalesce(idempotency.check_list(unset, 'unset'), '{}') LOOP
         IF to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[] ? name IS NOT TRUE THEN
             PERFORM idempotency.refuse('invalid unset', format('"%s" is not an option.', name),

@@ -36,7 +36,7 @@ CREATE TYPE idempotency.in_force AS (
     unknown_retry_after bigint, abandon_after bigint, on_abandon text, max_body_bytes bigint,
     on_large_body text, fingerprint_fields text[], exclude_fields text[], drop_headers text[],
     final_errors text[], error_statuses jsonb, allowed_role name, keep_history boolean,
-    encrypt boolean, transactional_only boolean
+    encrypt boolean, transactional_only boolean, reason_required boolean, max_open_claims integer
 );
 COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a scope';
 

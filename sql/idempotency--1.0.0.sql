@@ -160,6 +160,8 @@ CREATE TABLE idempotency.policy (
     keep_history         boolean,
     encrypt              boolean,
     transactional_only   boolean,
+    reason_required      boolean,
+    max_open_claims      integer,
     since                timestamptz,
     memory_before        interval,
     dropped              boolean NOT NULL DEFAULT false,
@@ -178,6 +180,7 @@ CREATE TABLE idempotency.policy (
         CHECK (abandon_after > '0'::interval
                AND abandon_after <= '36525 days'::interval),
     CONSTRAINT policy_max_attempts_positive CHECK (max_attempts > 0),
+    CONSTRAINT policy_max_open_claims_positive CHECK (max_open_claims > 0),
     CONSTRAINT policy_max_body_bytes_in_range
         CHECK (max_body_bytes >= 0 AND max_body_bytes <= 268435456),
     CONSTRAINT policy_ttl_in_range CHECK (ttl > '0'::interval AND ttl <= '36525 days'::interval),
@@ -445,7 +448,7 @@ SELECT scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attem
        fingerprint_required, store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon,
        max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers,
        final_errors, error_statuses, allowed_role, keep_history, encrypt,
-       transactional_only, since, memory_before,
+       transactional_only, reason_required, max_open_claims, since, memory_before,
        CASE WHEN allowed_role IS NOT NULL
             THEN EXISTS (SELECT FROM pg_roles WHERE rolname = allowed_role)
        END AS role_exists
@@ -1195,6 +1198,8 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
     transactional_only boolean DEFAULT NULL,
+    reason_required boolean DEFAULT NULL,
+    max_open_claims integer DEFAULT NULL,
     reason text DEFAULT NULL,
     replace boolean DEFAULT false
 ) RETURNS void
@@ -1235,6 +1240,8 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     keep_history boolean DEFAULT NULL,
     encrypt boolean DEFAULT NULL,
     transactional_only boolean DEFAULT NULL,
+    reason_required boolean DEFAULT NULL,
+    max_open_claims integer DEFAULT NULL,
     unset text[] DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void

@@ -110,6 +110,7 @@ Datum once(FunctionCallInfo fcinfo) {
     question.ttl = span_or_none(fcinfo, 3, "ttl", core::kTtlRange);
     question.wait = span_or_none(fcinfo, 4, "wait", core::kWaitRange).value_or(claim::kForEver);
     question.without_request = true;
+    question.transactional = true;  // complete at once
     question.same_statement = bool_or(fcinfo, 5, false);
     PG_RETURN_BOOL(claim::once(question));
 }

@@ -17,6 +17,7 @@
 #include "pg/snapshot.hpp"
 #include "pg/wait.hpp"
 #include "store/attempt.hpp"
+#include "store/live_claims.hpp"
 #include "store/record_table.hpp"
 #include "store/store.hpp"
 
@@ -138,6 +139,21 @@ void require_sight(const Settled& question, const Answer& answer, TimestampTz no
                     errhint("Roll back, end the attempt in a transaction of its own, and retry.")));
 }
 
+// Of the principal, in a scope whose policy limits them. Other transactions' claims count from
+// their commit on, so that no claim waits for another key's.
+void require_room(const Settled& question, bool transactional) {
+    std::int64_t most = question.policy.values.max_open_claims;
+    if (most == 0 || transactional || question.asked.operation != nullptr) return;
+    std::int64_t open = uncounted_claims(question.id);
+    open += store::live_claims(question.id, most - open);
+    if (open < most) return;
+    ereport(ERROR,
+            (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED), errmsg("too many open claims"),
+             errdetail("The policy of this scope has max_open_claims, and the principal has that "
+                       "many claims with a lease."),
+             errhint("Retry when one of them has ended, or its lease has.")));
+}
+
 struct NewClaim {
     const store::Record* record;
     const store::Record* before;
@@ -173,13 +189,14 @@ bool grant(const Settled& question, TimestampTz now, std::int64_t left, Answer* 
     const core::Policy& policy = question.policy.values;
     // A transaction that is waited for here may have changed how rows are written, and the row.
     // From here on only transactions that write rows as we do change it.
+    bool transactional = question.asked.transactional || policy.transactional_only;
     store::lock_for_writing(question.id);
+    require_room(question, transactional);
     require_sight(question, *answer, now);
     if (policy.encrypt) require_key(question.id);
     store::Record record = new_attempt(question, *answer, now);
     seal(&record, policy.encrypt);
-    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr,
-                   question.asked.transactional || policy.transactional_only, false};
+    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, transactional, false};
     store::reserve(record.id);
     if (policy.keep_history) store::reserve_attempt();
     if (store::bypasses_executor(record.id)) {

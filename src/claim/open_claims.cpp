@@ -264,6 +264,21 @@ OpenClaim* ended_claim(const store::Identity& id) {
     return newest_if(id, [](const OpenClaim& claim) { return claim.ended_level > 0; });
 }
 
+int uncounted_claims(const store::Identity& id) {
+    if (claims.context == nullptr) return 0;
+    int uncounted = 0;
+    for (const OpenClaim* claim = claims.newest; claim != nullptr; claim = claim->older) {
+        const store::Identity& other = claim->begun.id;
+        if (claim->ended_level > 0 || pg::bytes_of(other.scope) != pg::bytes_of(id.scope) ||
+            pg::bytes_of(other.principal) != pg::bytes_of(id.principal))
+            continue;
+        bool may_become_leased = !claim->transactional && !claim->operated;
+        bool in_table = claim->written_level > 0;
+        if (may_become_leased != in_table) uncounted += may_become_leased ? 1 : -1;
+    }
+    return uncounted;
+}
+
 store::Record current_record(const OpenClaim* claim) {
     store::Record record = claim->begun;
     if (claim->written_level > 0 && !store::find(claim->begun.id, &record).found)

@@ -44,6 +44,10 @@ void drop_claim(OpenClaim* claim);
 OpenClaim* open_claim(const store::Identity& id);
 OpenClaim* ended_claim(const store::Identity& id);
 
+// Claims of a principal in a scope that are open in this transaction and may become leased, less
+// the open ones that the table has and that may not.
+int uncounted_claims(const store::Identity& id);
+
 // The claim's record as it stands now, in the current memory context.
 store::Record current_record(const OpenClaim* claim);
 

@@ -26,6 +26,14 @@ config::ScopePolicy enter_as_operator(const ClaimRef& ref) {
     return enter(ref);
 }
 
+// A policy may want to know why, of each decision about a record.
+void require_reason(const config::ScopePolicy& policy, const text* reason) {
+    if (!policy.values.reason_required || says_why(reason)) return;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("reason is required"),
+                    errdetail("The policy of this scope requires it."),
+                    errhint("Pass reason: it is kept in idempotency.audit.")));
+}
+
 bool runs_again(core::Resolution resolution) {
     return core::entry_of(resolution).status == core::Status::Retryable;
 }
@@ -136,8 +144,14 @@ void unlock_written(const store::Identity& id) {
 
 }  // namespace
 
+bool says_why(const text* reason) {
+    return reason != nullptr &&
+           pg::bytes_of(reason).find_first_not_of(' ') != std::string_view::npos;
+}
+
 void resolve(const ClaimRef& ref, const Resolution& resolution) {
     config::ScopePolicy policy = enter_as_operator(ref);
+    require_reason(policy, resolution.reason);
     store::Record record;
     if (!lock_and_find(ref.id, &record)) raise_no_claim();
     core::Status status = status_now(record);
@@ -177,6 +191,7 @@ Verdict resolve_idle(const ClaimRef& ref, const Resolution& resolution, const Ex
         return !released;
     });
     if (settled != Verdict::Done) return settled;
+    require_reason(*policy, resolution.reason);
     settled = rule_if_possible(resolution, *policy, &record);
     if (settled == Verdict::Done)
         unlock_written(ref.id);
@@ -186,7 +201,7 @@ Verdict resolve_idle(const ClaimRef& ref, const Resolution& resolution, const Ex
 }
 
 bool forget(const ClaimRef& ref, const text* reason) {
-    (void)enter_as_operator(ref);
+    require_reason(enter_as_operator(ref), reason);
     store::Record record;
     while (lock_and_find(ref.id, &record)) {
         if (claim_lives(record))
@@ -203,10 +218,12 @@ bool forget(const ClaimRef& ref, const text* reason) {
 }
 
 Verdict erase_idle(const ClaimRef& ref, const text* reason) {
-    if (!enter_if_open(ref)) return Verdict::Closed;
+    std::optional<config::ScopePolicy> policy = enter_if_open(ref);
+    if (!policy) return Verdict::Closed;
     store::Record record;
     Verdict settled = look_at_idle(ref.id, &record, [](const store::Record&) { return true; });
     if (settled != Verdict::Done) return settled;
+    require_reason(*policy, reason);
     bool removed = remove_for_good(record, reason, true);
     unlock_written(ref.id);
     return removed ? Verdict::Done : Verdict::Running;

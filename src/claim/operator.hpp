@@ -15,10 +15,14 @@ struct Resolution {
     const text* reason;
 };
 
+// Whether a reason is given, and not blank.
+bool says_why(const text* reason);
+
 // Ends whatever a record waits for: `Release` lets the next caller execute it once more, `Complete`
 // and `Fail` record a final result. `Reopen` lets the next caller execute a failed or exhausted one
 // once more. The old holder's token is void afterwards, and the record says who decided. Errors:
-// ID404; 55000 for a record that the decision is not for.
+// ID404; 55000 for a record that the decision is not for; 22023 without a reason that the policy
+// requires, as for the functions below.
 void resolve(const ClaimRef& ref, const Resolution& resolution);
 
 // Removes the record. False if there is none. An error (55006) while a lease lives.

@@ -23,6 +23,7 @@ constexpr int kMaxLease = core::policy_column("max_lease");
 constexpr int kDeriveWindow = core::policy_column("derive_window");
 constexpr int kWait = core::policy_column("wait");
 constexpr int kMaxAttempts = core::policy_column("max_attempts");
+constexpr int kMaxOpenClaims = core::policy_column("max_open_claims");
 constexpr int kAbandonAfter = core::policy_column("abandon_after");
 constexpr int kDropHeaders = core::policy_column("drop_headers");
 
@@ -131,7 +132,7 @@ const char* text_of_map(const Known& known, int option) {
 }
 
 const char* text_of_number(int option, std::int64_t number) {
-    if (option == kMaxAttempts && number == 0) return nullptr;
+    if ((option == kMaxAttempts || option == kMaxOpenClaims) && number == 0) return nullptr;
     return psprintf(INT64_FORMAT, number);
 }
 

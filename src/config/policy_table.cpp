@@ -69,10 +69,10 @@ constexpr RowTypes kRow = row_types();
     "store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, "        \
     "max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers, "       \
     "final_errors, error_statuses, allowed_role, keep_history, encrypt, transactional_only, " \
-    "since, memory_before, dropped"
+    "reason_required, max_open_claims, since, memory_before, dropped"
 #define OPTION_VALUES                                                                         \
     "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, " \
-    "$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34"
+    "$21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36"
 
 constexpr bool are_the_options(std::string_view names) {
     for (int i = kPattern + 1; i < core::kPolicyColumnCount; i++) {

@@ -51,6 +51,8 @@ struct Policy {
     OnLargeBody on_large_body = OnLargeBody::Error;
     bool encrypt = false;
     bool transactional_only = false;
+    bool reason_required = false;
+    int max_open_claims = 0;  // of a principal; 0: no limit
 };
 
 // ---- the table idempotency.policy ----
@@ -176,6 +178,8 @@ inline constexpr PolicyColumn kPolicyColumns[] = {
     flag_option<&Policy::keep_history>("keep_history"),
     flag_option<&Policy::encrypt>("encrypt"),
     flag_option<&Policy::transactional_only>("transactional_only"),
+    flag_option<&Policy::reason_required>("reason_required"),
+    number_option<&Policy::max_open_claims>("max_open_claims", 1, INT32_MAX),
     // The memory before the row's last change.
     {"since", OptionType::Moment},
     {"memory_before", OptionType::Span, nullptr, nullptr, kRetentionRange},

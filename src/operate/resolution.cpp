@@ -46,10 +46,7 @@ claim::Resolution resolution_of(FunctionCallInfo fcinfo, int action, int first, 
     claim::Resolution resolution{chosen, response, text_or_null(fcinfo, first + 3),
                                  reason_or_null(fcinfo, reason)};
     check_fits(chosen, response, resolution.error);
-    bool gives_reason =
-        resolution.reason != nullptr &&
-        pg::bytes_of(resolution.reason).find_first_not_of(' ') != std::string_view::npos;
-    if (chosen == core::Resolution::Reopen && !gives_reason)
+    if (chosen == core::Resolution::Reopen && !claim::says_why(resolution.reason))
         ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED), errmsg("reason is required"),
                         errdetail("Clients of a reopened record already got the failure."),
                         errhint("Say why it may be executed again.")));

@@ -171,6 +171,8 @@ PLAUSIBLE = {
     "principal_required": (None, "f"),
     "transactional": (None, "f", "f", "t"),
     "transactional_only": (None, None, None, "t"),
+    "reason_required": (None, None, "t"),
+    "max_open_claims": (None, None, None, "1", "100"),
     "retry_jitter": (None, "full", "none"),
     "max_ttl": (None, "1 hour", "3 days"),
     "max_lease": (None, "1 hour", "3 days"),
