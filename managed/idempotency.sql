@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'ba45565b811dcc7f';
+    digest constant text := '0c89ca32f8d0e7ed';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3276,6 +3276,8 @@ DECLARE
     old constant idempotency.record := r;
     before constant jsonb := idempotency.state_of(r);
     again constant boolean := action IN ('release', 'reopen');
+    -- What ran is run again, beside a holder that may live.
+    cut_off constant boolean := again AND idempotency.lives(r, clock_timestamp());
 BEGIN
     r := idempotency.mark_ended(r, CASE action WHEN 'complete' THEN 'c' WHEN 'fail' THEN 'f' ELSE 'r' END::"char");
     r.token := idempotency.next_token(old);
@@ -3288,7 +3290,11 @@ BEGIN
     r.open_claim := NULL;
     r.before := NULL;
     IF (idempotency.replace_record(r, old)).token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
-    IF old.status IN ('i', 'u') THEN PERFORM idempotency.keep_ended_attempt(p, r); END IF;
+    IF cut_off THEN
+        PERFORM idempotency.keep_attempt(p, r, 'cut_off');
+    ELSIF old.status IN ('i', 'u') THEN
+        PERFORM idempotency.keep_ended_attempt(p, r);
+    END IF;
     PERFORM idempotency.write_audit(action, r.scope, r.principal, r.key, before, idempotency.state_of(r), reason);
 END $$;
 COMMENT ON FUNCTION idempotency.rule IS 'writes an operator''s decision';
@@ -4342,7 +4348,8 @@ CREATE FUNCTION @extschema@.idem_resolve(
     body text DEFAULT NULL,
     headers jsonb DEFAULT NULL,
     error text DEFAULT NULL,
-    reason text DEFAULT NULL
+    reason text DEFAULT NULL,
+    even_if_running boolean DEFAULT false
 ) RETURNS boolean
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
@@ -4355,6 +4362,9 @@ BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
+    IF even_if_running AND action <> 'release' THEN
+        PERFORM idempotency.refuse('invalid even_if_running', 'Only a release can meet a holder that is still running.', 'Omit it.');
+    END IF;
     IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
     PERFORM idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
@@ -4363,6 +4373,12 @@ BEGIN
     r := idempotency.newest_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
     IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    IF action = 'release' AND even_if_running IS NOT TRUE AND idempotency.lives(r, clock_timestamp()) THEN
+        PERFORM idempotency.refuse('the key is being executed',
+            format('Its holder is %s. The lease ends at %s.',
+                   coalesce('"' || r.holder || '"', 'the backend ' || r.backend_pid, 'not named'), r.lease_until),
+            'Wait for the end of the lease. If the holder has certainly stopped, pass even_if_running => true.', '55006');
+    END IF;
     status := idempotency.status_now(r);
     word := idempotency.status_word(status);
     IF action = 'reopen' AND NOT idempotency.is_for(action, status) THEN

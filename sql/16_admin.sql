@@ -31,7 +31,7 @@ SELECT DISTINCT s AS scope, outcome
        idem_begin(k, '{"amount": 5}', s) ORDER BY 1;
 CREATE TEMP TABLE old AS SELECT scope, key, token FROM idempotency.record WHERE scope LIKE 'admin-%';
 -- Decided. The record says by whom; the old token is dead.
-SELECT s AS scope, idem_resolve('release', 'release', s, error => 'looked at it'),
+SELECT s AS scope, idem_resolve('release', 'release', s, error => 'looked at it', even_if_running => true),
        idem_resolve('complete', 'complete', s, status_code => 200, body => 'by hand', headers => '{"X": "y", "Date": "today"}'),
        idem_resolve('fail', 'fail', s, status_code => 410, body => 'gone', error => 'given up')
   FROM unnest('{admin-leased,admin-unknown,admin-exhausted}'::text[]) s;
@@ -74,7 +74,7 @@ SELECT idem_policy_drop('admin-again');
 
 -- A released record stays bound to its payload.
 SELECT outcome FROM idem_begin('bound', '{"amount": 5}', 'admin');
-SELECT idem_resolve('bound', 'release', 'admin');
+SELECT idem_resolve('bound', 'release', 'admin', even_if_running => true);
 SELECT outcome FROM idem_begin('bound', '{"amount": 6}', 'admin');
 SELECT outcome, attempt FROM idem_begin('bound', '{"amount": 5}', 'admin');
 

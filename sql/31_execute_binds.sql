@@ -92,7 +92,7 @@ SELECT outcome FROM idem_execute('p8', 'test.charge(jsonb)', '{"amount": 5}', 'b
 SELECT outcome FROM idem_execute('p8', 'test.charge(jsonb)', '{"amount": 6}', 'bound');
 -- An attempt that begins again knows the operation of the one before.
 SELECT (idem_begin('p9', '{"amount": 5}', 'bound')).outcome;
-SELECT idem_resolve('p9', 'release', 'bound');
+SELECT idem_resolve('p9', 'release', 'bound', even_if_running => true);
 SELECT outcome, attempt FROM idem_execute('p9', 'test.charge(jsonb)', '{"amount": 5}', 'bound');
 SELECT outcome FROM idem_execute('p9', 'test.refund(jsonb)', '{"amount": 5}', 'bound');
 -- After its time the key is free for every operation.

@@ -106,7 +106,7 @@ SELECT idem_resolve('r1', 'release', 'headers', body => 'x');
 SELECT idem_resolve('r1', 'release', 'headers', headers => '{}');
 $$);
 SELECT status, attempt FROM idem_get('r1', 'headers');
-SELECT idem_resolve('r1', 'release', 'headers', error => 'the provider says that nothing arrived');
+SELECT idem_resolve('r1', 'release', 'headers', error => 'the provider says that nothing arrived', even_if_running => true);
 SELECT outcome, attempt, error, token FROM idem_begin('r1', scope => 'headers') \gset
 \echo :outcome :attempt :error
 SELECT idem_resolve('r1', 'fail', 'headers', error => repeat(U&'\00e9', 1000000), status_code => 500, body => 'gone');

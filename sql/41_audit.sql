@@ -33,7 +33,7 @@ SELECT idem_fail('failed', 'secret', true, scope => 'audit-unknown', principal =
 UPDATE idempotency.record SET lease_until = now() WHERE scope = 'audit-unknown' AND key IN ('unknown', 'gone');
 SET idempotency.log_keys = on;
 SET SESSION AUTHORIZATION regress_idem_support;
-SELECT idem_resolve('lives', 'release', 'audit-unknown', 'shop', error => 'secret', reason => 'the worker hangs');
+SELECT idem_resolve('lives', 'release', 'audit-unknown', 'shop', error => 'secret', reason => 'the worker hangs', even_if_running => true);
 SELECT idem_resolve('unknown', 'complete', 'audit-unknown', 'shop', 201, 'secret', reason => 'seen at the bank');
 SELECT idem_resolve('failed', 'fail', 'audit-unknown', 'shop', error => 'secret');
 SELECT idem_forget('gone', 'audit-unknown', 'shop', 'asked for'), idem_forget('gone', 'audit-unknown', 'shop', 'asked for');

@@ -78,7 +78,7 @@ SELECT idem_resolve('idle', 'complete', 'kept', status_code => 200);
 SELECT attempt, how, error FROM history('idle');
 -- Who ends without a result has neither the error of the attempt before, nor its judge.
 SELECT outcome FROM idem_begin('heir', scope => 'kept', holder => 'first', lease => '1 h');
-SELECT idem_resolve('heir', 'release', 'kept', error => 'stuck');
+SELECT idem_resolve('heir', 'release', 'kept', error => 'stuck', even_if_running => true);
 SELECT token, error FROM idem_begin('heir', scope => 'kept', holder => 'second', lease => '1 h') \gset
 SELECT idem_release('heir', scope => 'kept', token => :token);
 SELECT outcome FROM idem_begin('heir', scope => 'kept', holder => 'third', lease => '1 us');

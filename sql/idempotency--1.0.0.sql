@@ -1017,7 +1017,8 @@ CREATE FUNCTION @extschema@.idem_resolve(
     body text DEFAULT NULL,
     headers jsonb DEFAULT NULL,
     error text DEFAULT NULL,
-    reason text DEFAULT NULL
+    reason text DEFAULT NULL,
+    even_if_running boolean DEFAULT false
 ) RETURNS boolean
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_resolve';
 COMMENT ON FUNCTION @extschema@.idem_resolve

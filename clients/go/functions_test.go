@@ -82,7 +82,7 @@ func TestLeased(t *testing.T) {
 		refusal.Reason != "broken" || refusal.RetryAfter <= 0 {
 		t.Error(err)
 	}
-	try.Exec(t, b.pool, "SELECT idem_resolve('k', 'release', scope => 'send', principal => $1)", t.Name())
+	try.Exec(t, b.pool, "SELECT idem_resolve('k', 'release', scope => 'send', principal => $1, even_if_running => true)", t.Name())
 	for range 2 {
 		if text, err := send(nil); err != nil || text != "sent by attempt 1" {
 			t.Error(text, err)
@@ -135,7 +135,7 @@ func TestStepsAtOnce(t *testing.T) {
 	if _, err := attempt(first, broken); !errors.Is(err, broken) {
 		t.Fatal(err)
 	}
-	try.Exec(t, b.pool, "SELECT idem_resolve('k', 'release', scope => 'at once', principal => $1)", t.Name())
+	try.Exec(t, b.pool, "SELECT idem_resolve('k', 'release', scope => 'at once', principal => $1, even_if_running => true)", t.Name())
 	results, err := attempt(func() string { return "second" }, nil)
 	if err != nil || strings.Join(results, " ") != "first first first first first" {
 		t.Error(results, err)

@@ -51,6 +51,7 @@ struct Ruled {
     store::Version unresolved;
     Jsonb* before;
     bool attempt_ends;
+    bool cut_off;  // what ran is run again, beside a holder that may live
 };
 
 // Puts all but the answer into the record that was found, under its lock. Nothing is written yet.
@@ -60,8 +61,9 @@ Ruled mark_ruled(const Resolution& resolution, const config::ScopePolicy& policy
                  store::Record* record) {
     bool ends =
         record->status == core::Status::InProgress || record->status == core::Status::Unknown;
-    Ruled ruled{policy, store::version_of(*record), state_of(*record), ends};
     bool again = runs_again(resolution.action);
+    Ruled ruled{policy, store::version_of(*record), state_of(*record), ends,
+                again && claim_lives(*record)};
     store::Kept<text> last_error = record->error;
     mark_ended(core::entry_of(resolution.action).status, record);
     record->token = new_token(record->token);
@@ -78,7 +80,10 @@ Ruled mark_ruled(const Resolution& resolution, const config::ScopePolicy& policy
 // With its answer, and sealed.
 void write_ruled(const Resolution& resolution, const Ruled& ruled, const store::Record& record) {
     if (!store::update(record, ruled.unresolved)) store::raise_claim_overtaken();
-    if (ruled.attempt_ends) keep_ended_attempt(ruled.policy.values, record);
+    if (ruled.cut_off)
+        keep_attempt(ruled.policy.values, record, store::AttemptEnd::CutOff);
+    else if (ruled.attempt_ends)
+        keep_ended_attempt(ruled.policy.values, record);
     Audited audited{};
     audited.action = core::entry_of(resolution.action).word;
     audited.id = &record.id;
@@ -142,6 +147,23 @@ void unlock_written(const store::Identity& id) {
     if (store::bypasses_executor(id)) unlock(id);
 }
 
+const char* holder_of(const store::Record& record) {
+    if (record.holder.plain != nullptr)
+        return psprintf("\"%s\"", text_to_cstring(record.holder.plain));
+    if (record.backend_pid != 0) return psprintf("the backend %d", record.backend_pid);
+    return record.holder.sealed != nullptr ? "encrypted" : "not named";
+}
+
+// Its holder would go on, and the next caller would execute beside it.
+[[noreturn]] void raise_running(const store::Record& record) {
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_IN_USE), errmsg("the key is being executed"),
+                    errdetail("Its holder is %s. The lease ends at %s.", holder_of(record),
+                              timestamptz_to_str(record.lease_until)),
+                    errhint("Wait for the end of the lease. If the holder has certainly stopped, "
+                            "pass even_if_running => true.")));
+    pg_unreachable();
+}
+
 }  // namespace
 
 bool says_why(const text* reason) {
@@ -154,6 +176,9 @@ void resolve(const ClaimRef& ref, const Resolution& resolution) {
     require_reason(policy, resolution.reason);
     store::Record record;
     if (!lock_and_find(ref.id, &record)) raise_no_claim();
+    if (resolution.action == core::Resolution::Release && !resolution.even_if_running &&
+        claim_lives(record))
+        raise_running(record);
     core::Status status = status_now(record);
     if (!is_for(resolution.action, status)) {
         bool reopens = resolution.action == core::Resolution::Reopen;

@@ -13,6 +13,7 @@ struct Resolution {
     Response response;
     text* error;
     const text* reason;
+    bool even_if_running = false;  // a release beside a holder that may live
 };
 
 // Whether a reason is given, and not blank.
@@ -21,8 +22,9 @@ bool says_why(const text* reason);
 // Ends whatever a record waits for: `Release` lets the next caller execute it once more, `Complete`
 // and `Fail` record a final result. `Reopen` lets the next caller execute a failed or exhausted one
 // once more. The old holder's token is void afterwards, and the record says who decided. Errors:
-// ID404; 55000 for a record that the decision is not for; 22023 without a reason that the policy
-// requires, as for the functions below.
+// ID404; 55000 for a record that the decision is not for; 55006 for a release while a lease lives,
+// unless it says `even_if_running`; 22023 without a reason that the policy requires, as for the
+// functions below.
 void resolve(const ClaimRef& ref, const Resolution& resolution);
 
 // Removes the record. False if there is none. An error (55006) while a lease lives.

@@ -21,10 +21,15 @@ using namespace api;
 
 namespace {
 
-// idem_resolve(key, action, scope, principal, status_code, body, headers, error, reason)
+// idem_resolve(key, action, scope, principal, status_code, body, headers, error, reason,
+//              even_if_running)
 Datum resolve(FunctionCallInfo fcinfo) {
     claim::ClaimRef ref{"idem_resolve()", identity(fcinfo, 0, 2, 3), std::nullopt};
-    claim::resolve(ref, resolution_of(fcinfo, 1, 4, 8));
+    claim::Resolution resolution = resolution_of(fcinfo, 1, 4, 8);
+    resolution.even_if_running = bool_or(fcinfo, 9, false);
+    if (resolution.even_if_running && resolution.action != core::Resolution::Release)
+        raise_unused("even_if_running", "Only a release can meet a holder that is still running.");
+    claim::resolve(ref, resolution);
     PG_RETURN_BOOL(true);
 }
 

@@ -20,12 +20,6 @@ core::Resolution resolution_of(const text* word) {
     raise_word("action", text_to_cstring(word), known.data);
 }
 
-[[noreturn]] void raise_unused(const char* what, const char* detail) {
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
-                    errdetail("%s", detail), errhint("Omit it.")));
-    pg_unreachable();
-}
-
 // Refuses values that do not go with the action: the caller would believe that they are stored.
 void check_fits(core::Resolution action, const claim::Response& response, const text* error) {
     if (action == core::Resolution::Complete && error != nullptr)
@@ -38,6 +32,12 @@ void check_fits(core::Resolution action, const claim::Response& response, const 
 }
 
 }  // namespace
+
+void raise_unused(const char* what, const char* detail) {
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("invalid %s", what),
+                    errdetail("%s", detail), errhint("Omit it.")));
+    pg_unreachable();
+}
 
 claim::Resolution resolution_of(FunctionCallInfo fcinfo, int action, int first, int reason) {
     core::Resolution chosen = resolution_of(required_text(fcinfo, action, "action"));

@@ -9,4 +9,7 @@ namespace idem::operate {
 // do not go with the action (22023): the caller would believe that they are stored.
 claim::Resolution resolution_of(FunctionCallInfo fcinfo, int action, int first, int reason);
 
+// The error (22023) for a value that does not go with the action.
+[[noreturn]] void raise_unused(const char* what, const char* detail);
+
 }  // namespace idem::operate

@@ -13,8 +13,8 @@ namespace idem::store {
 
 namespace {
 
-constexpr const char* kWords[] = {"completed", "failed", "retryable", "exhausted",
-                                  "unknown",   "silent", "released",  "taken_over"};
+constexpr const char* kWords[] = {"completed", "failed",   "retryable",  "exhausted", "unknown",
+                                  "silent",    "released", "taken_over", "cut_off"};
 
 constexpr Oid kRowTypes[] = {TEXTOID, TEXTOID,        TEXTOID,        INT4OID,        INT8OID,
                              TEXTOID, BYTEAOID,       TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,

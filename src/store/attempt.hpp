@@ -21,7 +21,8 @@ enum class AttemptEnd {
     Unknown,
     Silent,
     Released,
-    TakenOver
+    TakenOver,
+    CutOff  // an operator released it beside a holder that may live
 };
 
 // The attempt whose claim a record holds, or held until now. It has the error, the reference and

@@ -133,7 +133,7 @@ class Generator {
         return pick({worked_and_released(),
                      "SELECT idem_fail(" + named() +
                          ", retryable => true, retry_after => '0', token => @t)",
-                     "SELECT idem_resolve(" + named() + ", action => 'release')", unknown_call(),
+                     "SELECT idem_resolve(" + named() + ", action => 'release', even_if_running => true)", unknown_call(),
                      "SELECT idem_forget(" + named() + ")", "SELECT idem_erase(" + named() + ")",
                      "SELECT idem_cleanup()"});
     }

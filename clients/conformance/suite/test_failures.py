@@ -59,7 +59,7 @@ class Failures(Case):
         """The attempt after does not do again what was done."""
         order = {"effect": "done", "status": 503}
         self.assert_status(self.send("/leased", order), 503)
-        self.database.run("SELECT idem_resolve(%s, 'release', scope => 'POST /leased', principal => %s)", self.key, self.principal)
+        self.database.run("SELECT idem_resolve(%s, 'release', scope => 'POST /leased', principal => %s, even_if_running => true)", self.key, self.principal)
         self.assert_status(self.send("/leased", order), 503)
         self.assertEqual(self.record()[:3], ("retryable", 2, "effect"))
         self.assert_effects(1)
@@ -169,7 +169,7 @@ class Uncertain(Case):
         self.assertEqual(self.database.told(self.principal), ("retryable", "nothing happened", None))
         self.assert_problem(self.send(path, order), "retry_later")
         scope = f"POST {path}"
-        self.database.run("SELECT idem_resolve(%s, 'release', scope => %s, principal => %s)", self.key, scope, self.principal)
+        self.database.run("SELECT idem_resolve(%s, 'release', scope => %s, principal => %s, even_if_running => true)", self.key, scope, self.principal)
         self.assert_status(self.send(path, order), 500)
         self.assertEqual(self.record()[:2], ("retryable", 2))
 

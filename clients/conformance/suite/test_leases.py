@@ -119,7 +119,7 @@ class Leases(Case):
             order = {"gate": gate.number, "throw": True}
             first = self.send_in_background("/leased", order)
             gate.wait_for()
-            self.database.run("SELECT idem_resolve(%s, 'release', scope => 'POST /leased', principal => %s)", self.key, self.principal)
+            self.database.run("SELECT idem_resolve(%s, 'release', scope => 'POST /leased', principal => %s, even_if_running => true)", self.key, self.principal)
             before = self.whole_record()
             gate.open()
             self.assert_problem(first.result(), "in_progress")

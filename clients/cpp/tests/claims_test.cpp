@@ -342,7 +342,7 @@ TYPED_TEST(Claims, last_step_that_fails_to_serialize_is_done_again) {
 TYPED_TEST(Claims, lease_is_lost_when_somebody_else_has_decided) {
     const auto work = [&](LeasedClaim<TypeParam> claim) {
         EXPECT_FALSE(claim.lost());
-        ask("SELECT idem_resolve($1, 'release', 'test', 'me')", {this->key});
+        ask("SELECT idem_resolve($1, 'release', 'test', 'me', even_if_running => true)", {this->key});
         EXPECT_TRUE(claim.wait_for_loss(std::chrono::seconds(60)));
         return std::move(claim).finish(Answer{200, {}, ""});
     };
@@ -414,7 +414,7 @@ TYPED_TEST(Unsure, nothing_happened_is_executed_again) {
     };
     EXPECT_EQ(this->lease(give_up).second->status, 503);
     EXPECT_EQ(this->recorded(), "retryable");
-    ask("SELECT idem_resolve($1, 'release', 'unsure', 'me')", {this->key});
+    ask("SELECT idem_resolve($1, 'release', 'unsure', 'me', even_if_running => true)", {this->key});
     const auto fail = [](LeasedClaim<TypeParam>) -> Ended { throw NothingHappened("refused"); };
     EXPECT_THROW(this->lease(fail), NothingHappened);
     EXPECT_EQ(this->recorded(), "retryable");

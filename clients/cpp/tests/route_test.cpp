@@ -165,7 +165,7 @@ TYPED_TEST(Routes, leased_work_says_whether_anything_happened) {
     EXPECT_EQ(refused.body, rolled_back().body);
     EXPECT_EQ(status(this->key, "unsure"), "retryable");
     nothing = false;
-    ask("SELECT idem_resolve($1, 'release', 'unsure', 'me')", {this->key});
+    ask("SELECT idem_resolve($1, 'release', 'unsure', 'me', even_if_running => true)", {this->key});
     EXPECT_EQ(this->send(route, this->request()).body, half_done().body);
     const auto unknown = this->send(route, this->request());
     EXPECT_EQ(unknown.status, 409);

@@ -268,7 +268,7 @@ for (const [name, make] of Object.entries(drivers)) {
       };
       await assert.rejects(leased(driver.database, request, work(true)), /mail server/);
       assert.equal((await db.record(k)).error, "mail server's down");
-      await db.pool.query("SELECT idem_resolve($1, 'release', scope => 's', principal => 'p')", [k]);
+      await db.pool.query("SELECT idem_resolve($1, 'release', scope => 's', principal => 'p', even_if_running => true)", [k]);
       const result = await leased(driver.database, request, async (claim) => {
         assert.deepEqual([claim.attempt, claim.recoveryPoint], [2, 'charged']);
         return work(false)(claim);
@@ -285,7 +285,7 @@ for (const [name, make] of Object.entries(drivers)) {
         await work((name) => `${name} is done`)(claim);
         throw new Error('after the steps');
       }), /after the steps/);
-      await db.pool.query("SELECT idem_resolve($1, 'release', scope => 's', principal => 'p')", [k]);
+      await db.pool.query("SELECT idem_resolve($1, 'release', scope => 's', principal => 'p', even_if_running => true)", [k]);
       await leased(driver.database, { key: k, scope: 's', principal: 'p' }, async (claim) => {
         assert.deepEqual(await work(() => 'again')(claim), names.map((name) => `${name} is done`));
         return ANSWER;

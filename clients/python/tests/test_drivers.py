@@ -380,7 +380,7 @@ async def test_leased_and_its_steps(tried, key, sql):
     with pytest.raises(ZeroDivisionError):
         await tried.call(leased(tried.db, request(key), leased_work(tried, {"charge": charge}, ZeroDivisionError("why")), Settings(lease=5)))
     assert sql("SELECT status, recovery_point, error FROM idempotency.records WHERE key = %s", key) == [("retryable", "charge", "why")]
-    sql("SELECT idem_resolve(%s, 'release', scope => 'test', principal => 'somebody')", key)
+    sql("SELECT idem_resolve(%s, 'release', scope => 'test', principal => 'somebody', even_if_running => true)", key)
     result = await tried.call(leased(tried.db, request(key), leased_work(tried, {"charge": charge, "mail": lambda: None}, ANSWER)))
     assert (result.outcome, result.record.attempt, runs) == ("executed", 2, ["charge"])
     again = await tried.call(leased(tried.db, request(key), leased_work(tried, {"charge": charge}, ANSWER)))
@@ -494,7 +494,7 @@ async def test_steps_that_are_done_at_once(tried, key, sql):
 
     with pytest.raises(ZeroDivisionError):
         await tried.call(leased(tried.db, request(key), work("first", ZeroDivisionError("after the steps"))))
-    sql("SELECT idem_resolve(%s, 'release', scope => 'test', principal => 'somebody')", key)
+    sql("SELECT idem_resolve(%s, 'release', scope => 'test', principal => 'somebody', even_if_running => true)", key)
     result = await tried.call(leased(tried.db, request(key), work("second")))
     assert (result.outcome, result.record.attempt) == ("executed", 2)
 

@@ -188,7 +188,7 @@ class IdempotencyTest {
             throw new IllegalStateException("no");
         }));
         assertEquals("retryable", recorded());
-        database.run("SELECT idem_resolve('" + key + "', 'release', scope => 'pay', principal => 'acme')");
+        database.run("SELECT idem_resolve('" + key + "', 'release', scope => 'pay', principal => 'acme', even_if_running => true)");
         Charge charge = idempotency.leased(request(), Charge.class, claim -> {
             assertEquals("booked", claim.recoveryPoint());
             assertEquals(2, claim.execution().attempt());
@@ -226,7 +226,7 @@ class IdempotencyTest {
         } finally {
             threads.shutdownNow();
         }
-        database.run("SELECT idem_resolve('" + key + "', 'release', scope => 'pay', principal => 'acme')");
+        database.run("SELECT idem_resolve('" + key + "', 'release', scope => 'pay', principal => 'acme', even_if_running => true)");
         List<Integer> known = new ArrayList<>();
         idempotency.leased(request(), Charge.class, claim -> {
             for (String name : names) {
@@ -297,7 +297,7 @@ class IdempotencyTest {
             }));
             assertEquals("retryable", recorded());
             assertEquals("refused", database.value("SELECT error FROM idempotency.records WHERE key = '" + key + "'"));
-            database.run("SELECT idem_resolve('" + key + "', 'release', scope => 'unsure', principal => 'acme')");
+            database.run("SELECT idem_resolve('" + key + "', 'release', scope => 'unsure', principal => 'acme', even_if_running => true)");
         }
         assertEquals(new Charge(5), idempotency.leased(unsure(), Charge.class, claim -> new Charge(5)));
     }
