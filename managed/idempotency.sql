@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '0c89ca32f8d0e7ed';
+    digest constant text := '2680a0d33b00716a';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -191,6 +191,9 @@ CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 -- Claims in progress and records to decide, oldest first. A record that is written with its result has
 -- no entry. Because of this index, the end of a leased claim is not a HOT update.
 CREATE INDEX record_outstanding ON idempotency.record (claimed_at) WHERE status = ANY ('{i,u,x}'::"char"[]);
+--; index idempotency.record_sealed_by
+-- The records that each key has encrypted. A record in the clear has no entry.
+CREATE INDEX record_sealed_by ON idempotency.record (sealed_by) WHERE sealed_by IS NOT NULL;
 --; table idempotency.policy
 CREATE TABLE idempotency.policy (
     scope_pattern        text COLLATE "C" NOT NULL,
@@ -440,6 +443,47 @@ ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER owner_truncates;
 ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_coming;
 ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_changed;
 ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_truncated;
+--; table idempotency.encryption_key
+-- The master keys that have encrypted values here, so that another key under the same id is noticed.
+-- Several rows if transactions used the key first at the same time. A check value reveals nothing of
+-- its key.
+CREATE TABLE idempotency.encryption_key (
+    key_id      text COLLATE "C" NOT NULL,
+    check_value bytea NOT NULL,
+    first_used  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+--; other
+COMMENT ON TABLE idempotency.encryption_key IS 'check values of the keys that have encrypted values in this database';
+ALTER TABLE idempotency.encryption_key REPLICA IDENTITY FULL;
+--; routine idempotency.key_changed
+CREATE FUNCTION idempotency.key_changed() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    AS $body$
+BEGIN
+    RETURN NULL;
+END
+$body$;
+COMMENT ON FUNCTION idempotency.key_changed IS 'tells every backend that keys were used first, or removed';
+--; trigger owner_writes ON idempotency.encryption_key
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.encryption_key
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+--; trigger owner_truncates ON idempotency.encryption_key
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.encryption_key
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+--; trigger key_changed ON idempotency.encryption_key
+CREATE TRIGGER key_changed
+    AFTER INSERT OR UPDATE OR DELETE ON idempotency.encryption_key
+    FOR EACH ROW EXECUTE FUNCTION idempotency.key_changed();
+--; trigger key_truncated ON idempotency.encryption_key
+CREATE TRIGGER key_truncated
+    AFTER TRUNCATE ON idempotency.encryption_key
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.key_changed();
+ALTER TABLE idempotency.encryption_key ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.encryption_key ENABLE ALWAYS TRIGGER owner_truncates;
+ALTER TABLE idempotency.encryption_key ENABLE ALWAYS TRIGGER key_changed;
+ALTER TABLE idempotency.encryption_key ENABLE ALWAYS TRIGGER key_truncated;
 --; table idempotency.attempt
 -- The end of each attempt, where the policy has keep_history. A row is inserted when an attempt ends,
 -- and deleted by age. Attempt numbers of a record may repeat, its tokens do not.
@@ -469,6 +513,8 @@ CREATE TABLE idempotency.attempt (
 COMMENT ON TABLE idempotency.attempt IS 'how attempts ended, where the policy has keep_history; read it through idempotency.attempts';
 --; index idempotency.attempt_retained_until
 CREATE INDEX attempt_retained_until ON idempotency.attempt (retained_until);
+--; index idempotency.attempt_sealed_by
+CREATE INDEX attempt_sealed_by ON idempotency.attempt (sealed_by) WHERE sealed_by IS NOT NULL;
 --; routine idempotency.granted_here
 -- The grants of a cluster: see rights.cpp.
 CREATE FUNCTION idempotency.granted_here(role name, operator boolean) RETURNS boolean
@@ -3773,7 +3819,7 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
   FROM pg_proc p
  WHERE p.proowner = (SELECT c.relowner FROM pg_class c WHERE c.oid = 'idempotency.record'::regclass)
    AND CASE WHEN operators THEN
-           (p.pronamespace = to_regnamespace('@extschema@') AND p.proname = ANY ('{idem_attempts,idem_await_claims,idem_cleanup,idem_erase,idem_erase_decisions,idem_explain,idem_forget,idem_forget_principal,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_resolve,idem_resolve_all,idem_resolve_idle,idem_stats_reset}'))
+           (p.pronamespace = to_regnamespace('@extschema@') AND p.proname = ANY ('{idem_attempts,idem_await_claims,idem_cleanup,idem_erase,idem_erase_decisions,idem_explain,idem_forget,idem_forget_principal,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_resolve,idem_resolve_all,idem_resolve_idle,idem_stats_reset,idem_verify_sealed}'))
            OR (p.pronamespace = 'idempotency'::regnamespace AND p.proname = ANY ('{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,is_erased,check_forget}'))
        ELSE
            (p.pronamespace = to_regnamespace('@extschema@') AND p.proname = ANY ('{idem_begin,idem_checkpoint,idem_complete,idem_execute,idem_extend,idem_fail,idem_get,idem_once,idem_release,idem_unknown}'))
@@ -5060,6 +5106,19 @@ $body$;
 COMMENT ON PROCEDURE @extschema@.idem_reseal
     IS 'encrypt again, with the current key, all values of other keys; commits after each batch';
 REVOKE ALL ON PROCEDURE @extschema@.idem_reseal FROM PUBLIC;
+--; routine @extschema@.idem_verify_sealed
+CREATE FUNCTION @extschema@.idem_verify_sealed()
+    RETURNS TABLE (key_id text, records bigint, unopened bigint, scope text, principal text, key text, why text)
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SET search_path = pg_catalog, pg_temp
+    AS $body$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
+        HINT = 'Use the module.';
+END
+$body$;
+COMMENT ON FUNCTION @extschema@.idem_verify_sealed
+    IS 'decrypt all encrypted values of this node; for each key, the records that fail';
+REVOKE ALL ON FUNCTION @extschema@.idem_verify_sealed FROM PUBLIC;
 --; routine @extschema@.idem_stats_reset
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SET search_path = pg_catalog, pg_temp

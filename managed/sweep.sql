@@ -212,6 +212,11 @@ BEGIN
     RETURN NEW;
 END
 
+--: idem_key_changed plpgsql
+BEGIN
+    RETURN NULL;
+END
+
 --: idem_seed_changed plpgsql
 BEGIN
     RETURN NULL;
@@ -244,6 +249,12 @@ END
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'records are not distributed without the module',
         HINT = 'Use the module on the nodes of a Citus cluster.';
+END
+
+--: idem_operator_verify_sealed plpgsql
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
+        HINT = 'Use the module.';
 END
 
 --: idem_operator_reseal plpgsql

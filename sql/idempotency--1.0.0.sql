@@ -128,6 +128,9 @@ CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 -- no entry. Because of this index, the end of a leased claim is not a HOT update.
 CREATE INDEX record_outstanding ON idempotency.record (claimed_at) WHERE status = ANY ('{i,u,x}'::"char"[]);
 
+-- The records that each key has encrypted. A record in the clear has no entry.
+CREATE INDEX record_sealed_by ON idempotency.record (sealed_by) WHERE sealed_by IS NOT NULL;
+
 CREATE TABLE idempotency.policy (
     scope_pattern        text COLLATE "C" NOT NULL,
     ttl                  interval,
@@ -340,6 +343,38 @@ ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_changed;
 ALTER TABLE idempotency.seed ENABLE ALWAYS TRIGGER seed_truncated;
 SELECT pg_extension_config_dump('idempotency.seed', '');
 
+-- The master keys that have encrypted values here, so that another key under the same id is noticed.
+-- Several rows if transactions used the key first at the same time. A check value reveals nothing of
+-- its key.
+CREATE TABLE idempotency.encryption_key (
+    key_id      text COLLATE "C" NOT NULL,
+    check_value bytea NOT NULL,
+    first_used  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON TABLE idempotency.encryption_key IS 'check values of the keys that have encrypted values in this database';
+ALTER TABLE idempotency.encryption_key REPLICA IDENTITY FULL;
+
+CREATE FUNCTION idempotency.key_changed() RETURNS trigger
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_key_changed';
+COMMENT ON FUNCTION idempotency.key_changed IS 'tells every backend that keys were used first, or removed';
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.encryption_key
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.encryption_key
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+CREATE TRIGGER key_changed
+    AFTER INSERT OR UPDATE OR DELETE ON idempotency.encryption_key
+    FOR EACH ROW EXECUTE FUNCTION idempotency.key_changed();
+CREATE TRIGGER key_truncated
+    AFTER TRUNCATE ON idempotency.encryption_key
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.key_changed();
+ALTER TABLE idempotency.encryption_key ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.encryption_key ENABLE ALWAYS TRIGGER owner_truncates;
+ALTER TABLE idempotency.encryption_key ENABLE ALWAYS TRIGGER key_changed;
+ALTER TABLE idempotency.encryption_key ENABLE ALWAYS TRIGGER key_truncated;
+SELECT pg_extension_config_dump('idempotency.encryption_key', '');
+
 -- The end of each attempt, where the policy has keep_history. A row is inserted when an attempt ends,
 -- and deleted by age. Attempt numbers of a record may repeat, its tokens do not.
 CREATE TABLE idempotency.attempt (
@@ -366,6 +401,7 @@ CREATE TABLE idempotency.attempt (
 );
 COMMENT ON TABLE idempotency.attempt IS 'how attempts ended, where the policy has keep_history; read it through idempotency.attempts';
 CREATE INDEX attempt_retained_until ON idempotency.attempt (retained_until);
+CREATE INDEX attempt_sealed_by ON idempotency.attempt (sealed_by) WHERE sealed_by IS NOT NULL;
 
 SELECT pg_extension_config_dump('idempotency.attempt', '');
 SELECT pg_extension_config_dump('idempotency.record', '');
@@ -1268,6 +1304,13 @@ CREATE PROCEDURE @extschema@.idem_reseal(batch bigint DEFAULT 200, INOUT remaini
 COMMENT ON PROCEDURE @extschema@.idem_reseal
     IS 'encrypt again, with the current key, all values of other keys; commits after each batch';
 REVOKE ALL ON PROCEDURE @extschema@.idem_reseal FROM PUBLIC;
+
+CREATE FUNCTION @extschema@.idem_verify_sealed()
+    RETURNS TABLE (key_id text, records bigint, unopened bigint, scope text, principal text, key text, why text)
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_verify_sealed';
+COMMENT ON FUNCTION @extschema@.idem_verify_sealed
+    IS 'decrypt all encrypted values of this node; for each key, the records that fail';
+REVOKE ALL ON FUNCTION @extschema@.idem_verify_sealed FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';

@@ -8,6 +8,7 @@
 #include "pg/installed.hpp"
 #include "pg/snapshot.hpp"
 #include "stats/counters.hpp"
+#include "store/key_use.hpp"
 #include "store/record.hpp"
 #include "store/record_table.hpp"
 #include "store/seed.hpp"
@@ -28,6 +29,7 @@ void _PG_init(void) {
     idem::config::define_settings();
     idem::config::watch_policy_changes();
     idem::store::watch_record_table();
+    idem::store::watch_keys();
     idem::store::watch_seed();
     idem::store::watch_store_errors(idem::stats::count_store_error);
     idem::claim::watch_transactions();

@@ -10,6 +10,7 @@
 #include "config/encryption_keys.hpp"
 #include "pg/jsonb.hpp"
 #include "stats/counters.hpp"
+#include "store/key_use.hpp"
 
 namespace idem::claim {
 
@@ -239,17 +240,40 @@ Opening try_some(const Record& record, const KeptValues& values, int most,
 
 constexpr int kAll = INT_MAX;
 
+// nullptr if the current key can't be had, or is another one than this database has used under its
+// id; `why` is then a sentence.
+core::KeyRing* usable_keys(const char** why) {
+    core::KeyRing* ring = config::encryption_keys(why);
+    if (ring == nullptr) return nullptr;
+    std::string_view id = core::current_key_id(*ring);
+    if (store::use_of_key(id, core::key_check(*ring, id)) != store::KeyUse::Other) return ring;
+    *why = psprintf(
+        "The key \"%.*s\" of the key file is not the one that this database has used "
+        "under that id.",
+        static_cast<int>(id.size()), id.data());
+    return nullptr;
+}
+
 core::KeyRing* required_keys(const store::Identity& id) {
     const char* why = nullptr;
-    core::KeyRing* ring = config::encryption_keys(&why);
+    core::KeyRing* ring = usable_keys(&why);
     if (ring == nullptr) raise_no_keys(id, why);
     return ring;
+}
+
+void keep_first_use(core::KeyRing& ring, std::string_view id) {
+    std::string_view check = core::key_check(ring, id);
+    if (check.empty()) raise_not_sealed();
+    if (store::use_of_key(id, check) == store::KeyUse::First) store::keep_key(id, check);
 }
 
 void take_new_key(Record* record) {
     core::Salt salt;
     if (!core::random_bytes(salt, core::kSaltBytes)) raise_not_sealed();
-    record->sealed_by = pg::make_text(core::current_key_id(*required_keys(record->id)));
+    core::KeyRing* ring = required_keys(record->id);
+    std::string_view id = core::current_key_id(*ring);
+    keep_first_use(*ring, id);
+    record->sealed_by = pg::make_text(id);
     record->salt =
         pg::as_bytea(pg::make_text({reinterpret_cast<const char*>(salt), core::kSaltBytes}));
 }
@@ -342,7 +366,7 @@ bool try_seal(Record* record, bool encrypt) {
     bool by_key = (encrypt || record->sealed_by != nullptr) && unsealed;
     const char* why = nullptr;
     const ColumnType* unopened = nullptr;
-    if (by_key && (config::encryption_keys(&why) == nullptr ||
+    if (by_key && (usable_keys(&why) == nullptr ||
                    try_some(*record, values, kAll, &unopened).fault != Fault::None)) {
         count_error(record->id);
         return false;
@@ -395,7 +419,7 @@ const char* why_closed(Record* record) {
 
 const char* why_no_keys() {
     const char* why = nullptr;
-    return config::encryption_keys(&why) == nullptr ? why : nullptr;
+    return usable_keys(&why) == nullptr ? why : nullptr;
 }
 
 }  // namespace idem::claim

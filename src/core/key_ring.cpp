@@ -15,6 +15,8 @@ struct MasterKey {
     char id[kLongestKeyId];
     unsigned char id_length;
     Key key;
+    KeyCheck check;
+    bool has_check;
 
     std::string_view name() const { return {id, id_length}; }
 };
@@ -153,6 +155,15 @@ std::string_view current_key_id(const KeyRing& ring) noexcept {
 
 std::string_view key_id_at(const KeyRing& ring, std::size_t number) noexcept {
     return number < ring.count ? ring.keys[number].name() : std::string_view();
+}
+
+std::string_view key_check(KeyRing& ring, std::string_view id) noexcept {
+    const std::size_t place = place_of(ring, id);
+    if (place == ring.count) return {};
+    MasterKey& key = ring.keys[place];
+    key.has_check = key.has_check || derive_check(key.key, key.check);
+    if (!key.has_check) return {};
+    return {reinterpret_cast<const char*>(key.check), kCheckBytes};
 }
 
 RecordKey record_key(KeyRing& ring, std::string_view id, std::string_view salt,

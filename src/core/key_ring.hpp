@@ -41,6 +41,10 @@ std::string_view current_key_id(const KeyRing& ring) noexcept;
 // The ids in the order of the file; empty past the last one.
 std::string_view key_id_at(const KeyRing& ring, std::size_t number) noexcept;
 
+// The check value of a key, computed at the first question; empty: no such id, or OpenSSL refused.
+// It points into the ring.
+std::string_view key_check(KeyRing& ring, std::string_view id) noexcept;
+
 enum class RecordKey { Derived, NoSuchId, Refused };
 
 // The key of a record. It is kept until another record's is asked for: a record's values are mostly

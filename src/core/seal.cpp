@@ -190,6 +190,10 @@ bool derive_key(const Key& master, std::string_view salt, Key& key) noexcept {
     return hkdf(chars(master, kKeyBytes), salt, kHeading, key, kKeyBytes);
 }
 
+bool derive_check(const Key& master, KeyCheck& check) noexcept {
+    return hkdf(chars(master, kKeyBytes), {}, "idempotency key check 1\n", check, kCheckBytes);
+}
+
 bool seal(const Key& key, const SealPlace& place, std::string_view plain,
           unsigned char* out) noexcept {
     Nonce nonce;

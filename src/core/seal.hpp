@@ -12,6 +12,7 @@ inline constexpr std::size_t kKeyBytes = 32;    // of a master key, and of a rec
 inline constexpr std::size_t kSaltBytes = 16;   // of a record, from which its key is derived
 inline constexpr std::size_t kNonceBytes = 12;  // of a sealing
 inline constexpr std::size_t kTagBytes = 16;
+inline constexpr std::size_t kCheckBytes = 16;  // of a check value
 
 // The extra bytes of a sealed value: version, nonce, tag.
 inline constexpr std::size_t kSealOverhead = 1 + kNonceBytes + kTagBytes;
@@ -19,6 +20,7 @@ inline constexpr std::size_t kSealOverhead = 1 + kNonceBytes + kTagBytes;
 using Key = unsigned char[kKeyBytes];
 using Salt = unsigned char[kSaltBytes];
 using Nonce = unsigned char[kNonceBytes];
+using KeyCheck = unsigned char[kCheckBytes];
 
 // The place of a value, in UTF-8. It opens nowhere else.
 struct SealPlace {
@@ -48,6 +50,10 @@ bool random_bytes(unsigned char* out, std::size_t count) noexcept;
 // The key of a record: HKDF-SHA256 of the master key with the record's salt. False if OpenSSL
 // refused.
 bool derive_key(const Key& master, std::string_view salt, Key& key) noexcept;
+
+// The check value of a master key: HKDF-SHA256 without salt, under an info of its own. It tells
+// keys apart and reveals nothing of them. False if OpenSSL refused.
+bool derive_check(const Key& master, KeyCheck& check) noexcept;
 
 // Writes plain.size() + kSealOverhead bytes. The first takes a random nonce; the second is for test
 // vectors. False if OpenSSL refused.

@@ -10,7 +10,9 @@
 #include "pg/boundary.hpp"
 #include "pg/jsonb.hpp"
 #include "pg/owner.hpp"
+#include "store/key_use.hpp"
 #include "store/sealed_rows.hpp"
+#include "store/store.hpp"
 
 namespace idem::operate {
 
@@ -69,22 +71,141 @@ List* add_records_here(List* rows, const char* why) {
 }
 
 // idempotency.keys_here(): id, available, current, records, why. A row for each key of the key
-// file, and for each missing key that has sealed records. Without a usable file, one row says why.
+// file, and for each missing key that has sealed records. A key under an id that belonged to
+// another one is not available. Without a usable file, one row says why.
 Datum keys_here(FunctionCallInfo fcinfo) {
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
     const char* why = nullptr;
-    const core::KeyRing* ring = config::encryption_keys(&why);
+    core::KeyRing* ring = config::encryption_keys(&why);
     List* rows = NIL;
     std::string_view id;
     for (std::size_t i = 0; ring != nullptr && !(id = core::key_id_at(*ring, i)).empty(); i++) {
         bool is_current = id == core::current_key_id(*ring);
-        rows = add_row(rows, {pg::make_text(id), true, is_current, 0, nullptr});
+        bool is_other = store::use_of_key(id, core::key_check(*ring, id)) == store::KeyUse::Other;
+        const char* fault =
+            is_other ? "This database has used another key under this id." : nullptr;
+        rows = add_row(rows, {pg::make_text(id), !is_other, is_current, 0, fault});
     }
     if (ring == nullptr) put_row(result, {nullptr, false, false, 0, why});
     rows = add_records_here(rows, ring == nullptr ? why : "The key file has no key with this id.");
     ListCell* cell;
     foreach (cell, rows) put_row(result, *static_cast<KeyRow*>(lfirst(cell)));
+    return 0;
+}
+
+// ---- a walk over sealed rows ----
+
+// The place of a row, in the current memory context.
+store::Record place_of(const store::Record& row) {
+    auto kept = [](const text* value) { return static_cast<text*>(pg::copy_varlena(value)); };
+    store::Record place{};
+    place.id = {kept(row.id.scope), kept(row.id.principal), kept(row.id.key), 0};
+    place.token = row.token;
+    return place;
+}
+
+store::Record before_all_rows() {
+    store::Record place{};
+    place.id = {cstring_to_text(""), cstring_to_text(""), cstring_to_text(""), 0};
+    return place;
+}
+
+// ---- verifying ----
+
+// The rows that a key has sealed, and the first that did not open.
+struct Verified {
+    text* key_id;
+    std::int64_t records;
+    std::int64_t unopened;
+    store::Identity first;
+    const char* why;
+};
+
+Verified* verified_of(List** sums, const text* key_id) {
+    ListCell* cell;
+    foreach (cell, *sums) {
+        auto* sum = static_cast<Verified*>(lfirst(cell));
+        if (pg::bytes_of(sum->key_id) == pg::bytes_of(key_id)) return sum;
+    }
+    auto* sum = static_cast<Verified*>(palloc0(sizeof(Verified)));
+    sum->key_id = static_cast<text*>(pg::copy_varlena(key_id));
+    *sums = lappend(*sums, sum);
+    return sum;
+}
+
+// `kept` outlasts the row.
+void verify_row(store::Record* row, MemoryContext kept, List** sums) {
+    const char* why = claim::why_closed(row);
+    MemoryContext batch = MemoryContextSwitchTo(kept);
+    Verified* sum = verified_of(sums, row->sealed_by);
+    sum->records++;
+    if (why != nullptr && sum->unopened++ == 0) {
+        sum->first = place_of(*row).id;
+        sum->why = pstrdup(why);
+    }
+    MemoryContextSwitchTo(batch);
+}
+
+constexpr int kVerifiedAtOnce = 200;
+
+// Returns the number of rows looked at. A record that has gone meanwhile is not counted.
+int verify_batch(const store::SealedTable& table, store::Record* last, MemoryContext kept,
+                 List** sums) {
+    auto* rows = static_cast<store::Record*>(palloc(sizeof(store::Record) * kVerifiedAtOnce));
+    int count = store::next_sealed_otherwise(table, cstring_to_text(""), *last, kVerifiedAtOnce,
+                                             /* lock */ false, rows);
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        store::Record record{};
+        bool whole = store::has_attempts(table);
+        if (!whole && !store::find(rows[i].id, &record).found) continue;
+        store::Record* row = whole ? &rows[i] : &record;
+        if (row->sealed_by != nullptr) verify_row(row, kept, sums);
+    }
+    MemoryContext batch = MemoryContextSwitchTo(kept);
+    if (count > 0) *last = place_of(rows[count - 1]);
+    MemoryContextSwitchTo(batch);
+    return count;
+}
+
+void verify_table(const store::SealedTable& table, List** sums) {
+    MemoryContext kept = CurrentMemoryContext;
+    MemoryContext each = AllocSetContextCreate(kept, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
+    store::Record last = before_all_rows();
+    for (int count = kVerifiedAtOnce; count == kVerifiedAtOnce;) {
+        MemoryContextSwitchTo(each);
+        count = verify_batch(table, &last, kept, sums);
+        MemoryContextSwitchTo(kept);
+        MemoryContextReset(each);
+    }
+    MemoryContextDelete(each);
+}
+
+void put_verified(ReturnSetInfo* result, const Verified& sum) {
+    bool all_open = sum.unopened == 0;
+    Datum values[] = {PointerGetDatum(sum.key_id),
+                      Int64GetDatum(sum.records),
+                      Int64GetDatum(sum.unopened),
+                      PointerGetDatum(sum.first.scope),
+                      PointerGetDatum(sum.first.principal),
+                      PointerGetDatum(sum.first.key),
+                      all_open ? 0 : CStringGetTextDatum(sum.why)};
+    bool nulls[] = {false, false, false, all_open, all_open, all_open, all_open};
+    tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
+
+// idem_verify_sealed(): key_id, records, unopened, scope, principal, key, why. Opens each sealed
+// value of this node. It writes nothing, so it works on a standby.
+Datum verify_sealed(FunctionCallInfo fcinfo) {
+    InitMaterializedSRF(fcinfo, 0);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    int count;
+    const store::SealedTable* tables = store::local_sealed_tables(&count);
+    List* sums = NIL;
+    for (int i = 0; i < count; i++) verify_table(tables[i], &sums);
+    ListCell* cell;
+    foreach (cell, sums) put_verified(result, *static_cast<Verified*>(lfirst(cell)));
     return 0;
 }
 
@@ -95,20 +216,13 @@ Datum keys_here(FunctionCallInfo fcinfo) {
 void reseal_table(const store::SealedTable& table, text* key_id, int batch, claim::Resealed* sum) {
     MemoryContext walk = CurrentMemoryContext;
     MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
-    auto kept = [](const text* value) { return static_cast<text*>(pg::copy_varlena(value)); };
-    store::Record last{};
-    last.id = {cstring_to_text(""), cstring_to_text(""), cstring_to_text(""), 0};
+    store::Record last = before_all_rows();
     for (int count = batch; count == batch;) {
         MemoryContextSwitchTo(each);
         auto* rows = static_cast<store::Record*>(palloc(sizeof(store::Record) * batch));
-        count = store::next_sealed_otherwise(table, key_id, last, batch, rows);
+        count = store::next_sealed_otherwise(table, key_id, last, batch, /* lock */ true, rows);
         MemoryContextSwitchTo(walk);
-        if (count > 0) {
-            // The position that the walk has reached.
-            const store::Record& row = rows[count - 1];
-            last.id = {kept(row.id.scope), kept(row.id.principal), kept(row.id.key), 0};
-            last.token = row.token;
-        }
+        if (count > 0) last = place_of(rows[count - 1]);
         MemoryContextSwitchTo(each);
         claim::Resealed more = claim::reseal_rows(table, rows, count);
         MemoryContextSwitchTo(walk);
@@ -196,4 +310,5 @@ Datum reseal(FunctionCallInfo fcinfo) {
 }  // namespace idem::operate
 
 IDEM_FUNCTION(idem_keys_here, idem::operate::keys_here);
+IDEM_FUNCTION(idem_operator_verify_sealed, idem::operate::verify_sealed);
 IDEM_FUNCTION(idem_operator_reseal, idem::operate::reseal);

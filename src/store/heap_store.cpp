@@ -111,7 +111,7 @@ Look look_at_row(Relation table, Relation index, const Identity& id, TupleTableS
 // ---- index entries ----
 //
 // As CatalogIndexInsert does. The entries need no EState if no index has an expression or a
-// predicate other than the known one, no unique index is deferrable, and none is an exclusion
+// predicate other than the known ones, no unique index is deferrable, and none is an exclusion
 // constraint. is_plain() in obstacle.cpp checks that. Two things are as in ExecInsertIndexTuples.
 // An update tells the primary key that the key is unchanged, so a B-tree can delete entries of dead
 // versions before it splits a page. And a summarizing index is told of HOT updates.
@@ -137,22 +137,28 @@ void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_un
     pfree(info);
 }
 
+bool belongs_to(Rows rows, bool outstanding, bool sealed) {
+    return rows == Rows::All || (rows == Rows::Sealed ? sealed : outstanding);
+}
+
 // Inserts entries of a row in `slot`, which knows its place, into the wanted indexes. An error
 // (23505) if the row is new and its key exists already.
 //
-// Most rows are written with their answer, so the index of outstanding ones is not opened for them.
-// Each index that is opened is still asked: another one than the known may have been built or
-// replaced CONCURRENTLY since, or there may be several.
+// Most rows are written with their answer and in the clear, so the partial indexes are not opened
+// for them. Each index that is opened is still asked: another one than the known may have been
+// built or replaced CONCURRENTLY since, or there may be several.
 template <typename Wanted>
-void add_entries_if(Relation table, Oid index_of_claims, TupleTableSlot* slot, bool key_unchanged,
-                    Wanted wanted) {
+void add_entries_if(Relation table, const PartialIndexes& partial, TupleTableSlot* slot,
+                    bool key_unchanged, Wanted wanted) {
     bool outstanding = core::is_outstanding(status_in(slot));
+    bool sealed = !slot_attisnull(slot, attribute_of(&Record::sealed_by));
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
     foreach (cell, indexes) {
-        if (!outstanding && lfirst_oid(cell) == index_of_claims) continue;
+        if (!outstanding && lfirst_oid(cell) == partial.outstanding) continue;
+        if (!sealed && lfirst_oid(cell) == partial.sealed) continue;
         Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-        if (wanted(index) && (outstanding || !has_claims_alone(index)))
+        if (wanted(index) && belongs_to(rows_of(index), outstanding, sealed))
             add_entry(table, index, slot, key_unchanged);
         index_close(index, NoLock);
     }
@@ -259,7 +265,7 @@ bool insert(const RecordTable& in, const Record& record) {
     PG_TRY();
     {
         table_tuple_insert(table, slot, GetCurrentCommandId(true), 0, nullptr);
-        add_entries_if(table, in.index_of_claims, slot, /* key_unchanged */ false,
+        add_entries_if(table, in.partial, slot, /* key_unchanged */ false,
                        [](Relation) { return true; });
     }
     PG_CATCH();
@@ -298,7 +304,7 @@ bool change_row(const OpenRow& opened, const Identity& id, const Version& expect
     return changed;
 }
 
-TM_Result replace_version(Relation table, Oid index_of_claims, ItemPointer place,
+TM_Result replace_version(Relation table, const PartialIndexes& partial, ItemPointer place,
                           const Record& record) {
     TupleTableSlot* slot = slot_of(record, table);
     TM_FailureData failure;
@@ -308,7 +314,7 @@ TM_Result replace_version(Relation table, Oid index_of_claims, ItemPointer place
         pg::table_tuple_update(table, place, slot, GetCurrentCommandId(true), GetActiveSnapshot(),
                                InvalidSnapshot, /* wait */ true, &failure, &lock_mode, &needs);
     if (result == TM_Ok && needs.any())
-        add_entries_if(table, index_of_claims, slot, /* key_unchanged */ true,
+        add_entries_if(table, partial, slot, /* key_unchanged */ true,
                        [needs](Relation index) { return needs.in(index); });
     ExecDropSingleTupleTableSlot(slot);
     return result;
@@ -317,7 +323,7 @@ TM_Result replace_version(Relation table, Oid index_of_claims, ItemPointer place
 bool update(const RecordTable& in, const Record& record, const Version& expected) {
     OpenRow row = open_row(open_for_writing(in, CMD_UPDATE), in.primary_key, record.id);
     return change_row(row, record.id, expected, [&](Relation table, ItemPointer place) {
-        return replace_version(table, in.index_of_claims, place, record);
+        return replace_version(table, in.partial, place, record);
     });
 }
 

@@ -79,12 +79,23 @@ bool is_own_check(const ConstrCheck& check) {
 
 // ---- indexes ----
 
+// sealed_by IS NOT NULL
+bool is_sealed(void* node) {
+    auto* test = static_cast<NullTest*>(node);
+    return IsA(test, NullTest) && test->nulltesttype == IS_NOT_NULL &&
+           is_our_column(test->arg, attribute_of(&Record::sealed_by));
+}
+
+bool has_condition(Relation index, bool (*is_ours)(void*)) {
+    List* conditions = RelationGetIndexPredicate(index);
+    return list_length(conditions) == 1 && is_ours(linitial(conditions));
+}
+
 // Then the index can't be unique: a unique index on the key with some rows only would let a second
 // row in.
 bool has_our_predicate(Relation index) {
-    List* conditions = RelationGetIndexPredicate(index);
-    return !index->rd_index->indisunique && list_length(conditions) == 1 &&
-           is_outstanding(linitial(conditions));
+    return !index->rd_index->indisunique &&
+           (has_condition(index, is_outstanding) || has_condition(index, is_sealed));
 }
 
 // An entry is made with the caller's rights, so all functions that the access method may call must
@@ -161,17 +172,21 @@ const char* obstacle_of(Relation table, bool at_commit) {
     return nullptr;
 }
 
-bool has_claims_alone(Relation index) {
-    return !heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr);
+Rows rows_of(Relation index) {
+    if (heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr)) return Rows::All;
+    return has_condition(index, is_sealed) ? Rows::Sealed : Rows::Outstanding;
 }
 
-Oid index_of_claims(Relation table) {
+PartialIndexes partial_indexes_of(Relation table) {
     List* indexes = RelationGetIndexList(table);
-    Oid found = InvalidOid;
+    PartialIndexes found{InvalidOid, InvalidOid};
     ListCell* cell;
     foreach (cell, indexes) {
         Relation index = index_open(lfirst_oid(cell), AccessShareLock);
-        if (has_our_predicate(index)) found = RelationGetRelid(index);
+        if (has_our_predicate(index)) {
+            bool sealed = rows_of(index) == Rows::Sealed;
+            (sealed ? found.sealed : found.outstanding) = RelationGetRelid(index);
+        }
         index_close(index, AccessShareLock);
     }
     list_free(indexes);

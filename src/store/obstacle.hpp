@@ -14,11 +14,16 @@ const char* obstacle_of(Relation table, bool at_commit);
 // The primary key column whose collation makes different keys equal; nullptr: none.
 const char* folding_column_of(Relation table);
 
-// Whether an index of a plain table has claims in progress alone. No other predicate is plain.
-bool has_claims_alone(Relation index);
+// The rows of which an index of a plain table has entries. No other predicate is plain.
+enum class Rows { All, Outstanding, Sealed };
+Rows rows_of(Relation index);
 
-// Such an index of any table, so that it is known without being opened: an index keeps its
+// The partial indexes of any table, so that they are known without being opened: an index keeps its
 // predicate as long as its OID. InvalidOid: there is none.
-Oid index_of_claims(Relation table);
+struct PartialIndexes {
+    Oid outstanding;
+    Oid sealed;
+};
+PartialIndexes partial_indexes_of(Relation table);
 
 }  // namespace idem::store

@@ -15,7 +15,6 @@
 #include "pg/citus.hpp"
 #include "pg/installed.hpp"
 #include "pg/owner.hpp"
-#include "store/obstacle.hpp"
 #include "store/record.hpp"
 
 namespace idem::store {
@@ -46,7 +45,7 @@ RecordTable describe(Oid oid, const pg::Shard& shard) {
     table.table = oid;
     table.owner = relation->rd_rel->relowner;
     table.primary_key = pg::primary_key_of(relation);
-    table.index_of_claims = index_of_claims(relation);
+    table.partial = partial_indexes_of(relation);
     table.obstacle = obstacle_of(relation, /* at_commit */ false);
     table.obstacle_at_commit = obstacle_of(relation, /* at_commit */ true);
     table.folding_column = folding_column_of(relation);

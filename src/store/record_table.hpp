@@ -4,6 +4,7 @@
 #pragma once
 
 #include "pg/pg.hpp"
+#include "store/obstacle.hpp"
 
 namespace idem::store {
 
@@ -11,8 +12,8 @@ struct RecordTable {
     Oid table;
     Oid owner;
     Oid primary_key;
-    Oid index_of_claims;   // one with only claims in progress; InvalidOid: none known
-    const char* obstacle;  // why only SQL can serve it; nullptr: it is a plain local table
+    PartialIndexes partial;  // those that the heap store passes over
+    const char* obstacle;    // why only SQL can serve it; nullptr: it is a plain local table
     const char* obstacle_at_commit;  // the part of it that remains at commit: see obstacle.hpp
     const char* folding_column;      // no store can serve it: see obstacle.hpp; nullptr: none
     std::int64_t shard;              // its number; 0: it is idempotency.record itself

@@ -64,7 +64,7 @@ SealedBy* sealed_rows(const SealedTable& table, int* count) {
         pg::qualified_name(table.table));
     SealedBy* result = nullptr;
     *count = 0;
-    run(table, sql, 0, nullptr, nullptr, nullptr, pg::Access::Whole,
+    run(table, sql, 0, nullptr, nullptr, nullptr, pg::Access::ByIndex,
         [&](std::uint64_t rows, const pg::FoundRow& row) {
             if (result == nullptr) result = static_cast<SealedBy*>(palloc(sizeof(SealedBy) * rows));
             result[(*count)++] = {row.text_at(1), row.number(2)};
@@ -85,7 +85,7 @@ std::int64_t sealed_otherwise(const SealedTable& table, text* key_id) {
 // Each look continues by the index where the last batch ended. Otherwise it would read the rows of
 // all earlier batches again.
 int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after, int limit,
-                          Record* found) {
+                          bool lock, Record* found) {
     bool attempts = has_attempts(table);
     int place = attempts ? kKeyColumns + 1 : kKeyColumns;
     const char* of_records = R"(
@@ -97,9 +97,10 @@ int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& 
             sealed_by, salt, sealed_holder, sealed_error, sealed_reference
         FROM %s
         WHERE sealed_by <> $1 AND ROW(key, scope, principal, token) > ROW($2, $3, $4, $5)
-        ORDER BY key, scope, principal, token LIMIT $6 FOR UPDATE SKIP LOCKED)";
+        ORDER BY key, scope, principal, token LIMIT $6 %s)";
     const char* name = pg::qualified_name(table.table);
-    const char* sql = attempts ? psprintf(of_attempts, name) : psprintf(of_records, name);
+    const char* how = lock ? "FOR UPDATE SKIP LOCKED" : "";
+    const char* sql = attempts ? psprintf(of_attempts, name, how) : psprintf(of_records, name);
     Datum values[std::size(kKeyIdAndPlace)] = {PointerGetDatum(key_id)};
     for (int i = 0; i < kKeyColumns; i++) values[1 + i] = PointerGetDatum(after.id.*kPrimaryKey[i]);
     values[1 + kKeyColumns] = Int64GetDatum(after.token);

@@ -1,5 +1,5 @@
-// The keys that sealed this node's records and attempts. There is no index for that: each question
-// walks over the table. Asked when keys change, by SQL and as the owner, with either store.
+// The keys that sealed this node's records and attempts. Asked when keys change, by SQL and as the
+// owner, with either store.
 #pragma once
 
 #include "store/attempt.hpp"
@@ -24,7 +24,8 @@ struct SealedBy {
     std::int64_t rows;
 };
 
-// The number of rows that each key has sealed in a table, in the current memory context.
+// The number of rows that each key has sealed in a table, in the current memory context. By the
+// index of sealed rows: a table may have millions in the clear.
 SealedBy* sealed_rows(const SealedTable& table, int* count);
 
 // The number of rows sealed with other keys than this one.
@@ -33,10 +34,10 @@ std::int64_t sealed_otherwise(const SealedTable& table, text* key_id);
 // The next of those rows, up to `limit`, in the order of the primary key after `after`. Texts in
 // `after` are empty at the beginning, as no key is. Fills `found`, with texts copied into the
 // current memory context, and returns the number of rows. Records have only their identity.
-// Attempts also have the token and the sealed values: they are locked, and rows locked by others
-// are skipped.
+// Attempts also have the token and the sealed values. `lock`: attempts are locked, and those locked
+// by others are skipped.
 int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after, int limit,
-                          Record* found);
+                          bool lock, Record* found);
 
 // Replaces the sealed values of attempts.
 void replace_sealed(const SealedTable& table, const Record* attempts, int count);

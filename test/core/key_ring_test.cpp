@@ -73,6 +73,18 @@ TEST(KeyRing, DerivesAKeyForEachSalt) {
     EXPECT_EQ(key_of(ring, "a"), first);
 }
 
+// The expected bytes come from another implementation of HKDF.
+TEST(KeyRing, HasCheckValues) {
+    const Ring ring("a " + kZero + " current\nb " + kCounted + "\nc " + kZero);
+    const unsigned char expected[] = {0x42, 0xb9, 0x27, 0x2f, 0xe9, 0xa7, 0xe9, 0x1e,
+                                      0xf1, 0x87, 0xa7, 0x72, 0x08, 0xe7, 0x2c, 0x58};
+    const std::string_view check = key_check(*ring, "a");
+    EXPECT_EQ(check, std::string_view(reinterpret_cast<const char*>(expected), kCheckBytes));
+    EXPECT_EQ(key_check(*ring, "c"), check);
+    EXPECT_NE(key_check(*ring, "b"), check);
+    EXPECT_EQ(key_check(*ring, "d"), "");
+}
+
 TEST(KeyRing, KnowsNoOtherIdAndNoOtherSalt) {
     const Ring ring("a " + kZero + " current");
     const Key* key = nullptr;

@@ -48,7 +48,7 @@ subtest 'rights on functions' => sub {
 	my %known = map { $_ => 1 } @more;
 	is(join(' ', grep { !$known{$_} } split / /, callable('support')),
 		'idem_attempts idem_await_claims idem_cleanup idem_erase idem_erase_decisions idem_explain idem_forget idem_forget_principal idem_policy'
-		  . ' idem_policy_alter idem_policy_drop idem_policy_set idem_reseal idem_resolve idem_resolve_all idem_resolve_idle idem_stats_reset',
+		  . ' idem_policy_alter idem_policy_drop idem_policy_set idem_reseal idem_resolve idem_resolve_all idem_resolve_idle idem_stats_reset idem_verify_sealed',
 		'idem_grant(operator): the decisions');
 };
 

@@ -213,6 +213,7 @@ subtest 'nothing lies in the clear' => sub {
 subtest 'a standby with the keys opens them' => sub {
 	is(told($standby, 'sealed', 'done'), told($primary, 'sealed', 'done'), 'idem_get');
 	is(history($standby, 'sealed', 'retried'), history($primary, 'sealed', 'retried'), 'idem_attempts');
+	is($standby->safe_psql('postgres', 'SELECT key_id, records, unopened, key FROM idem_verify_sealed()'), 'a|15|0|', 'idem_verify_sealed');
 	my $reader = session($standby);
 	unlink "$folder/standby";
 	$standby->reload;
@@ -374,15 +375,28 @@ subtest 'files that are not taken' => sub {
 
 subtest 'a wrong key opens nothing' => sub {
 	my $token = begin_in('sealed', 'mixed', lease => '1 hour')->{token};
+	abandon_claims();
 	take_keys($primary, [ 'a', 'x' ]);
 	is_closed('ID500', 'another key of that id');
 	like(ask($session, q{SELECT notes FROM idem_explain('done', NULL, 'sealed', 'shop')}),
 		qr/Column \w+ of the record could not be opened with the key \\"a\\"\./, 'another key of that id: idem_explain');
 	is(ask($session, "SELECT idem_complete('mixed', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
-		'ID500', 'another key of that id: nothing is added to a record that it cannot open');
+		'ID503', 'another key of that id: nothing is added to a record that it cannot open');
 	is(ask($session, "SELECT idem_checkpoint('mixed', 'sealed-point', scope => 'sealed', principal => 'shop', token => $token)"),
-		'ID500', 'another key of that id: a checkpoint adds nothing either');
+		'ID503', 'another key of that id: a checkpoint adds nothing either');
+	is_refused('another key of that id');
+	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'another key of that id: nothing is sealed with it');
+	is_passed_over('another key of that id');
+	is($primary->safe_psql('postgres', 'SELECT key_id, available, current, records, why FROM idempotency.encryption_keys'),
+		'a|f|t|19|This database has used another key under this id.', 'another key of that id: the view says so');
+	like(ask($session, q{SELECT notes[1] FROM idem_explain('new', NULL, 'sealed', 'shop')}),
+		qr/ID503.*The key "a" of the key file is not the one that this database has used/, 'and so does idem_explain');
+	$primary->safe_psql('postgres', "SELECT idem_forget('left', scope, 'shop') FROM idempotency.records WHERE key = 'left'");
+	my $verified = 'SELECT key_id, records, unopened, scope, principal, why FROM idem_verify_sealed()';
+	is(ask($session, $verified),
+		'a|18|18|sealed|shop|Column fingerprint of the record could not be opened with the key "a".', 'a check of all values tells');
 	take_keys($primary, 'b');
+	is(ask($session, $verified), 'a|18|18|sealed|shop|The key file has no key with the id "a".', 'also of a missing key');
 	is_closed('ID503', 'no key of that id');
 	is(key_rows($primary), 'a f f 18, b t t 0', 'the view tells which one is missing');
 	like(ask($session, q{SELECT notes FROM idem_explain('done', NULL, 'sealed', 'shop')}),
@@ -393,9 +407,59 @@ subtest 'a wrong key opens nothing' => sub {
 	like($warning, qr/WARNING:  18 records could not be decrypted/, 'and that is reported');
 	take_keys($primary, 'a');
 	is(key_rows($primary), 'a t t 18', 'nothing has changed');
+	is(ask($session, $verified), 'a|18|0|||', 'and all values open');
 	complete_in('sealed', 'mixed', $token);
 	like(told($primary, 'sealed', 'mixed'), qr/sealed-body/, 'and the answer is recorded with the right one');
 	is(ask($session, "SELECT idem_forget('mixed', 'sealed', 'shop')"), 't', 'and forgotten');
+};
+
+# Their check values are in a table, where the first transaction to use a key writes it.
+subtest 'the first use of a key' => sub {
+	my $known = q{SELECT string_agg(key_id, ' ' ORDER BY key_id COLLATE "C") FROM idempotency.encryption_key};
+	is(ask($session, $known), 'a', 'only keys that have sealed something are known');
+	take_keys($primary, [ 'first', 'f' ], 'a');
+	my ($one, $two) = (session($primary), session($primary));
+	ask($_, 'BEGIN; SET LOCAL lock_timeout = 1') foreach $one, $two;
+	is(outcome_in($one, 'one', scope => 'sealed', principal => 'shop', holder => 'me'), 'execute', 'a session uses it');
+	is(outcome_in($two, 'two', scope => 'sealed', principal => 'shop', holder => 'me'), 'execute', 'another one does not wait');
+	ask($_, 'ROLLBACK') foreach $one, $two;
+	is(ask($session, $known), 'a', 'a rollback takes it back');
+	ask($one, 'BEGIN; SAVEPOINT s');
+	outcome_in($one, 'one', scope => 'sealed', principal => 'shop', holder => 'me');
+	ask($one, 'ROLLBACK TO s');
+	is(outcome_in($one, 'one', scope => 'sealed', principal => 'shop', holder => 'me'), 'execute', 'to a savepoint as well');
+	ask($one, "SELECT idem_complete('one', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop')");
+	ask($one, 'COMMIT');
+	is(ask($session, $known), 'a first', 'a commit keeps it');
+	take_keys($primary, [ 'first', 'y' ], 'a');
+	is(outcome_in($two, 'two', scope => 'sealed', principal => 'shop', holder => 'me'), 'ID503',
+		'another key under its id is refused, before it seals anything');
+	$primary->safe_psql('postgres', 'CREATE ROLE writer LOGIN; GRANT pg_write_all_data TO writer');
+	foreach my $sql ('DELETE FROM idempotency.encryption_key', 'TRUNCATE idempotency.encryption_key',
+		q{UPDATE idempotency.encryption_key SET check_value = ''})
+	{
+		isnt($primary->psql('postgres', $sql, extra_params => [ '-U', 'writer' ]), 0, "not for other roles: $sql");
+	}
+	is(ask($session, "SELECT idem_forget('one', 'sealed', 'shop')"), 't', 'its records have gone');
+	is(outcome_in($two, 'two', scope => 'sealed', principal => 'shop', holder => 'me'), 'ID503', 'it is still refused');
+	ask($session, "DELETE FROM idempotency.encryption_key WHERE key_id = 'first'");
+	ask($two, 'BEGIN');
+	is(outcome_in($two, 'two', scope => 'sealed', principal => 'shop', holder => 'me'), 'execute',
+		'until the owner of the table removes its check value');
+	ask($two, 'ROLLBACK');
+	$_->quit foreach $one, $two;
+	take_keys($primary, 'a');
+};
+
+subtest 'the list of keys reads only sealed records' => sub {
+	$primary->safe_psql('postgres', q{SELECT count(idem_once(n::text, 'many')) FROM generate_series(1, 20000) n});
+	my $plan = $primary->safe_psql('postgres',
+		'EXPLAIN (ANALYZE, BUFFERS, TIMING off, SUMMARY off) SELECT * FROM idempotency.encryption_keys;' x 2);
+	# The first run reads catalogs as well.
+	my $hit = ($plan =~ /Buffers: shared hit=(\d+)/g)[-1];
+	my $pages = $primary->safe_psql('postgres', q{SELECT pg_relation_size('idempotency.record') / 8192});
+	cmp_ok($hit, '<', $pages, 'fewer pages than the table has');
+	$primary->safe_psql('postgres', q{DELETE FROM idempotency.record WHERE scope = 'many'});
 };
 
 # ---- rows that were changed ----
@@ -582,6 +646,13 @@ subtest 'a record in use is left, and reported' => sub {
 	is(ask($session, 'CALL idem_reseal(0)'), '22023', 'a batch has at least one record');
 };
 
+# Resealing, retries and rollbacks of before have changed entries of the partial index.
+subtest 'the index of sealed rows is whole' => sub {
+	is($primary->safe_psql('postgres', q{CREATE EXTENSION amcheck;
+		SELECT count(bt_index_check(i.indexrelid, heapallindexed => true)::text) FROM pg_index i
+		 WHERE i.indrelid IN ('idempotency.record'::regclass, 'idempotency.attempt'::regclass)}), '7', 'no entry is missing');
+};
+
 # ---- elsewhere ----
 
 subtest 'a dump opens where the keys are' => sub {
@@ -596,13 +667,18 @@ subtest 'a dump opens where the keys are' => sub {
 		is($other->safe_psql($database, q{SELECT convert_from(body, 'UTF8'), holder FROM idem_get('done', 'sealed', 'shop')}),
 			'sealed-body|sealed-holder', "$database: opened");
 	}
-	my ($remaining) = (0);
 	is($other->safe_psql('latin', 'CALL idem_reseal()'), '0',
 		'values outside the encoding of the database can be sealed again, too');
 	is($other->safe_psql('postgres', 'CALL idem_reseal()'), '0', 'and sealed with a key of its own');
 	unlike($other->safe_psql('postgres', q{SELECT string_agg(DISTINCT sealed_by, '') FROM idempotency.record}),
 		qr/[^z]/, 'all of it');
 	$other->stop;
+	my $third = new_node('third', -extension => 0,
+		'idempotency.encryption_key_file' => keys_in('third', [ 'e', 'y' ]));
+	$third->run_log([ 'pg_restore', '--no-owner', '--no-privileges', '-d', $third->connstr('postgres'), "$folder/dump" ]);
+	$third->psql('postgres', "SELECT idem_begin('new', scope => 'sealed')", stderr => \my $error);
+	like($error, qr/The key "e" of the key file is not the one/, 'another key under an id of the dump is refused there');
+	$third->stop;
 };
 
 $session->quit;
