@@ -10,7 +10,11 @@ CREATE FUNCTION idempotency.lock_of(key text, scope text, principal text) RETURN
 DECLARE
     secret bytea := (SELECT s.value FROM idempotency.seed s);
 BEGIN
-    IF secret IS NULL THEN
+    IF secret IS NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = 'idempotency.seed'::regclass) THEN
+        -- The table has a row, which this snapshot is too old for.
+        PERFORM idempotency.refuse('the tables of idempotency were made anew during the call', NULL,
+            'Roll back and retry the transaction.', '42P01');
+    ELSIF secret IS NULL THEN
         PERFORM idempotency.refuse('the seed of the locks is missing',
             'Table idempotency.seed has no row with 16 bytes.',
             'Restore the row from a dump, or insert random bytes as the owner of the table.', '55000');
@@ -315,12 +319,12 @@ BEGIN
     UPDATE idempotency.record t SET (/*CHANGED_COLUMNS*/) = ROW(/*NEW_VALUES*/)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
        AND t.token = old.token AND t.status = old.status
-       AND (any_lease OR t.lease_until IS NOT DISTINCT FROM old.lease_until);
+       AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent));
     IF FOUND THEN RETURN n; END IF;
     IF EXISTS (SELECT FROM idempotency.record t
                 WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
                   AND t.token = old.token AND t.status = old.status
-                  AND (any_lease OR t.lease_until IS NOT DISTINCT FROM old.lease_until)) THEN
+                  AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent))) THEN
         PERFORM idempotency.refuse('the record of this key could not be written',
             'A trigger or rule on idempotency.record dropped the row.',
             'Drop the trigger or rule, or let it keep every row.', '55000');

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '2680a0d33b00716a';
+    digest constant text := 'fb9445f17e6aaf78';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1963,7 +1963,11 @@ CREATE FUNCTION idempotency.lock_of(key text, scope text, principal text) RETURN
 DECLARE
     secret bytea := (SELECT s.value FROM idempotency.seed s);
 BEGIN
-    IF secret IS NULL THEN
+    IF secret IS NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = 'idempotency.seed'::regclass) THEN
+        -- The table has a row, which this snapshot is too old for.
+        PERFORM idempotency.refuse('the tables of idempotency were made anew during the call', NULL,
+            'Roll back and retry the transaction.', '42P01');
+    ELSIF secret IS NULL THEN
         PERFORM idempotency.refuse('the seed of the locks is missing',
             'Table idempotency.seed has no row with 16 bytes.',
             'Restore the row from a dump, or insert random bytes as the owner of the table.', '55000');
@@ -2269,12 +2273,12 @@ BEGIN
     UPDATE idempotency.record t SET (status, if_silent, body_omitted, omit_large_body, status_code, attempt, body_limit, token, lease_us, backend_pid, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at, finished_at, backend_start, fingerprint, operation, headers, body, error, reference, recovery_point, state, holder, request, counted, excluded, resolved_by, sealed_by, salt, sealed_fingerprint, sealed_headers, sealed_body, sealed_error, sealed_reference, sealed_recovery_point, sealed_state, sealed_holder, sealed_request, written_in, open_claim, before) = ROW(n.status, n.if_silent, n.body_omitted, n.omit_large_body, n.status_code, n.attempt, n.body_limit, n.token, n.lease_us, n.backend_pid, n.fingerprint_of, n.created_at, n.claimed_at, n.expires_at, n.retained_until, n.lease_until, n.next_attempt_at, n.finished_at, n.backend_start, n.fingerprint, n.operation, n.headers, n.body, n.error, n.reference, n.recovery_point, n.state, n.holder, n.request, n.counted, n.excluded, n.resolved_by, n.sealed_by, n.salt, n.sealed_fingerprint, n.sealed_headers, n.sealed_body, n.sealed_error, n.sealed_reference, n.sealed_recovery_point, n.sealed_state, n.sealed_holder, n.sealed_request, n.written_in, n.open_claim, n.before)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
        AND t.token = old.token AND t.status = old.status
-       AND (any_lease OR t.lease_until IS NOT DISTINCT FROM old.lease_until);
+       AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent));
     IF FOUND THEN RETURN n; END IF;
     IF EXISTS (SELECT FROM idempotency.record t
                 WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
                   AND t.token = old.token AND t.status = old.status
-                  AND (any_lease OR t.lease_until IS NOT DISTINCT FROM old.lease_until)) THEN
+                  AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent))) THEN
         PERFORM idempotency.refuse('the record of this key could not be written',
             'A trigger or rule on idempotency.record dropped the row.',
             'Drop the trigger or rule, or let it keep every row.', '55000');

@@ -43,9 +43,6 @@ run_scenarios() {
     local scenario status=0 worst=0 seed=$SEED
     [[ $seed ]] || seed=$((RANDOM * 32768 + RANDOM + 1))
     ((${#SCENARIOS[@]})) || SCENARIOS=(mixed drop sync async restore disk)
-    # The functions of the edition without C are not dropped while they run.
-    [[ ${IDEM_EDITION:-module} == module ]] ||
-        mapfile -t SCENARIOS < <(printf '%s\n' "${SCENARIOS[@]}" | grep -vE '^(drop|disk)$')
     for scenario in "${SCENARIOS[@]}"; do
         status=0
         run_until_it_counts "$scenario" "$seed" "$(seconds_of "$scenario")" || status=$?

@@ -19,13 +19,17 @@ bool means_lost(const std::string& sqlstate) {
            sqlstate.compare(0, 4, "57P0") == 0;
 }
 
-// The server's own message (XX000) if a function or its type is dropped between parsing and
-// calling: it locks neither. A call of ours would add a context.
+// The server's own message (XX000) if a function, its type or a table is dropped between parsing
+// and use: it locks none. A call of the module would add a context; the edition without C has
+// functions in PL/pgSQL, which add theirs.
 bool is_dropped(const pqxx::sql_error& error) {
     const std::string text = error.what();
     const auto has = [&](const char* words) { return text.find(words) != std::string::npos; };
-    return (has("cache lookup failed for function") || has("could not open relation with OID")) &&
-           !has("CONTEXT:");
+    return (has("cache lookup failed for function") || has("cache lookup failed for type") ||
+            has("could not open relation with OID")) &&
+           (!has("CONTEXT:") || has("PL/pgSQL function idempotency.") ||
+            has("PL/pgSQL function idem_") || has("PL/pgSQL function public.idem_") ||
+            has("compilation of PL/pgSQL function"));
 }
 
 // Internal errors of Citus: another node did not answer, for instance to COMMIT or PREPARE, or this
