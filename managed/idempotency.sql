@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'fb9445f17e6aaf78';
+    digest constant text := '2122fac1eae46fbd';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -4433,7 +4433,7 @@ BEGIN
     word := idempotency.status_word(status);
     IF action = 'reopen' AND NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is %s', word),
-            'Only a failed or exhausted record can be reopened.', 'Action "release" gives back a record that is not final.', '55000');
+            'Only a failed or exhausted record can be reopened.', 'Use action "release" for a record that is not final.', '55000');
     ELSIF NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is already %s', word),
             'Clients may have this result already, so it cannot be changed.',

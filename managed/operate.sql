@@ -139,7 +139,7 @@ BEGIN
     word := idempotency.status_word(status);
     IF action = 'reopen' AND NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is %s', word),
-            'Only a failed or exhausted record can be reopened.', 'Action "release" gives back a record that is not final.', '55000');
+            'Only a failed or exhausted record can be reopened.', 'Use action "release" for a record that is not final.', '55000');
     ELSIF NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is already %s', word),
             'Clients may have this result already, so it cannot be changed.',

@@ -71,7 +71,7 @@ EXCEPTION WHEN OTHERS THEN
     RAISE NOTICE '% as %, %', sqlstate, current_user, has_schema_privilege('idempotency', 'usage');
 END $$;
 -- A limit that only an administrator may raise.
-SET idempotency.max_body_bytes = '1GB';
+SET idempotency.max_body_bytes = '256MB';
 \echo :SQLSTATE
 RESET SESSION AUTHORIZATION;
 
