@@ -33,19 +33,47 @@ export function shown(text) {
     return el('bdi', {}, ...parts);
 }
 
+const GROUPED = new Intl.NumberFormat('en-US');
+
+// A number with separators between thousands.
+export const number = (value) => (value === null || value === undefined ? none('–') : GROUPED.format(value));
+
+// How many of something: counted(1, 'record'), counted(2000, 'record').
+export const counted = (value, one, many = `${one}s`) => `${GROUPED.format(value)} ${value === 1 ? one : many}`;
+
+const SIZES = ['bytes', 'kB', 'MB', 'GB', 'TB'];
+
+export function size(bytes) {
+    const step = bytes < 1024 ? 0 : Math.min(Math.floor(Math.log2(bytes) / 10), SIZES.length - 1);
+    const value = bytes / 1024 ** step;
+    return `${step > 0 && value < 10 ? value.toFixed(1) : GROUPED.format(Math.round(value))} ${SIZES[step]}`;
+}
+
+// Where a record is encrypted, its holder is too: that is another thing than no holder.
+export function holder(row) {
+    if (row.holder === null && row.sealed_by) return el('span', { class: 'faint', title: `encrypted with the key ${row.sealed_by}` }, 'sealed');
+    return shown(row.holder);
+}
+
 export function none(word = 'none') {
     return el('span', { class: 'faint' }, word);
 }
 
-// A server's timestamp in the reader's time zone; in full as a tooltip.
+// A server's timestamp, null if it is none.
+export function dateOf(text) {
+    const date = text ? new Date(text.replace(' ', 'T').replace(/\+00(:00)?$/, 'Z')) : null;
+    return date === null || Number.isNaN(date.getTime()) ? null : date;
+}
+
+// In the reader's time zone; in full as a tooltip.
 export function moment(text) {
     if (!text) return none('–');
-    const date = new Date(text.replace(' ', 'T').replace(/\+00(:00)?$/, 'Z'));
-    if (Number.isNaN(date.getTime())) return text;
+    const date = dateOf(text);
+    if (date === null) return text;
     const two = (number) => String(number).padStart(2, '0');
     const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
     const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
-    return el('time', { datetime: date.toISOString(), title: text }, `${day} ${time}`);
+    return el('time', { datetime: date.toISOString(), title: text }, el('span', {}, day), ' ', el('span', {}, time));
 }
 
 const UNITS = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
@@ -65,12 +93,15 @@ export function span(seconds) {
     return (seconds < 0 ? '−' : '') + parts.slice(0, 2).join(' ');
 }
 
-const GOOD = ['completed', 'replay', 'execute', 'complete'];
-const BAD = ['unknown', 'failed', 'mismatch', 'exhausted', 'fail', 'forget'];
+// The tone of a status, an outcome or an action.
+const TONES = {
+    good: ['completed', 'replay', 'execute', 'complete', 'current', 'done'],
+    bad: ['unknown', 'failed', 'mismatch', 'exhausted', 'fail', 'forget', 'erase', 'missing'],
+    run: ['in_progress', 'leased', 'transactional', 'prepared'],
+};
 
-// A status, an outcome or an action.
 export function word(text) {
     if (!text) return none();
-    const kind = GOOD.includes(text) ? 'good' : BAD.includes(text) ? 'bad' : 'warn';
-    return el('span', { class: `word ${kind}` }, text);
+    const tone = Object.keys(TONES).find((one) => TONES[one].includes(text)) ?? 'warn';
+    return el('span', { class: `word ${tone}` }, text);
 }

@@ -1,7 +1,7 @@
 // Outcomes over time, drawn by uPlot. Each chart has a table with the same numbers: for readers who
 // can't see it, and as its legend.
 import uPlot from './uPlot.js';
-import { el } from './build.mjs';
+import { el, number } from './build.mjs';
 
 // Lines differ by dashes as well as by colours.
 export const OUTCOMES = [
@@ -13,6 +13,15 @@ export const OUTCOMES = [
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 const HEIGHT = 170;
+const TICK = 16; // pixels beside a number: its tick and a gap
+const GROUPED = new Intl.NumberFormat('en-US', { maximumFractionDigits: 2 });
+
+// Of an axis: its longest number, in device pixels of the canvas.
+function widthOf(plot, values, at) {
+    if (!values) return 45;
+    plot.ctx.font = plot.axes[at].font[0];
+    return Math.ceil(Math.max(...values.map((value) => plot.ctx.measureText(value).width)) / devicePixelRatio) + TICK;
+}
 
 // The text that uPlot writes at ticks of so many seconds, and below it where a day begins.
 const DAY = '{YYYY}-{MM}-{DD}';
@@ -33,7 +42,7 @@ export class Chart {
         this.element = el('section', { class: 'chart' }, el('h2', {}, title), this.#box,
             el('table', {}, el('caption', {}, 'Outcomes'),
                 el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Outcome'),
-                    ...['Per second', 'Since the counters began'].map((name) => el('th', { scope: 'col', class: 'number' }, name)))),
+                    ...['Per second', 'In total'].map((name) => el('th', { scope: 'col', class: 'number' }, name)))),
                 this.legend));
     }
 
@@ -47,7 +56,7 @@ export class Chart {
         this.legend.replaceChildren(...there.map(([name, outcome, dash]) => el('tr', {},
             el('th', { scope: 'row' }, swatch(name, dash), outcome),
             el('td', { class: 'number' }, lastOf(series.rates[name])),
-            el('td', { class: 'number' }, String(series[name])))));
+            el('td', { class: 'number' }, number(series[name])))));
     }
 
     // Recreated when its lines or the colour scheme change; otherwise it gets new data.
@@ -68,7 +77,7 @@ export class Chart {
             legend: { show: false },
             cursor: { show: false },
             scales: { y: { range: (plot, low, high) => [0, Math.max(high ?? 0, 1)] } },
-            axes: [{ ...axis, values: TIMES, space: 80 }, { ...axis, size: 45 }],
+            axes: [{ ...axis, values: TIMES, space: 80 }, { ...axis, size: widthOf, values: (plot, ticks) => ticks.map((tick) => GROUPED.format(tick)) }],
             series: [{}, ...there.map(([name, label, dash]) => ({ label, stroke: color(name), width: 2, dash, points: { size: 4 } }))],
         }, data, this.#box);
         this.#plot.root.setAttribute('role', 'img');
@@ -88,7 +97,7 @@ export class Chart {
 
 function lastOf(rates) {
     const last = rates.at(-1);
-    return last === null || last === undefined ? '–' : last.toFixed(last < 10 ? 1 : 0);
+    return last === null || last === undefined ? '–' : last < 10 ? last.toFixed(1) : number(Math.round(last));
 }
 
 function swatch(name, dash) {

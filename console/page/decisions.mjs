@@ -1,36 +1,48 @@
-// Operators' decisions.
+// Operators' and the owner's decisions, each as the difference that it made.
+import { hrefOfKey } from './address.mjs';
 import { el, moment, none, shown, word } from './build.mjs';
+import { optionValue } from './options.mjs';
 import { part } from './problems.mjs';
 import { nodeColumn, table } from './tables.mjs';
 
 const short = (digest) => el('span', { title: digest }, `SHA-256 ${digest.slice(0, 12)}…`);
 
-function state(value) {
-    if (value === null) return null;
-    return el('span', {}, ...Object.entries(value).flatMap(([name, member], at) =>
-        [at > 0 ? ', ' : '', el('code', {}, `${name} `), shown(typeof member === 'string' ? member : JSON.stringify(member))]));
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+
+// The members that differ, as: name before → after.
+export function difference({ before, after }) {
+    if (before === null && after === null) return null;
+    const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
+    // Whether a session was at work is no difference, and wanted only if one was.
+    const changed = names.filter((name) => !same(before?.[name], after?.[name]) && !(name === 'alive' && before?.alive !== true));
+    if (changed.length === 0) return none('no change');
+    return el('ul', { class: 'changes' }, ...changed.map((name) => el('li', {}, el('code', {}, name), ' ',
+        ...(before && name in before ? [el('del', {}, optionValue(before[name])), ' '] : []),
+        after === null || !(name in after) ? el('span', { class: 'faint' }, '→ none')
+            : before && name in before ? el('ins', {}, '→ ', optionValue(after[name])) : el('ins', {}, optionValue(after[name])))));
 }
 
-const what = (row) => (row.erased ? none('erased') : row.role ? shown(row.role)
-    : row.key !== null ? shown(row.key) : row.key_digest ? short(row.key_digest) : null);
+function subject(row) {
+    if (row.erased) return none('erased');
+    if (row.role) return el('span', {}, 'role ', shown(row.role));
+    const place = row.scope === null ? [] : [el('span', { class: 'faint' }, shown(row.scope), row.principal ? ' / ' : '', row.principal ? shown(row.principal) : '')];
+    if (row.key !== null) return el('span', {}, el('a', { href: hrefOfKey(row), class: 'key', 'data-id': `decision ${row.decided_at} ${row.key}` }, shown(row.key)), ' ', ...place);
+    return el('span', {}, ...(row.key_digest ? [short(row.key_digest), ' '] : []), ...place);
+}
+
+export const by = (row) => el('span', {}, shown(row.decided_by), ...(row.acting_as === row.decided_by ? [] : [' as ', shown(row.acting_as)]));
+
+export const from = (row) => el('span', {}, row.application_name ? shown(row.application_name) : '', row.client_addr ? ` ${row.client_addr}` : '');
 
 export const decisionColumns = [
     { title: 'When', of: (row) => moment(row.decided_at) },
     { title: 'Action', of: (row) => word(row.action) },
-    { title: 'By', of: (row) => el('span', {}, shown(row.decided_by), ...(row.acting_as === row.decided_by ? [] : [' as ', shown(row.acting_as)])), kind: 'text' },
+    { title: 'About', of: subject, kind: 'text' },
+    { title: 'Change', of: difference, kind: 'text' },
     { title: 'Reason', of: (row) => (row.reason ? shown(row.reason) : none()), kind: 'text' },
-    { title: 'Before', of: (row) => state(row.before), kind: 'text' },
-    { title: 'After', of: (row) => state(row.after), kind: 'text' },
-    { title: 'From', of: (row) => el('span', {}, shown(row.application_name), row.client_addr ? ` ${row.client_addr}` : ''), kind: 'text' },
+    { title: 'By', of: by, kind: 'text' },
+    { title: 'From', of: from, kind: 'text' },
     nodeColumn,
-];
-
-const columns = [
-    ...decisionColumns.slice(0, 2),
-    { title: 'Scope', of: (row) => (row.scope === null ? null : shown(row.scope)), kind: 'text' },
-    { title: 'Principal', of: (row) => (row.principal ? shown(row.principal) : null), kind: 'text', if: (row) => row.principal },
-    { title: 'Key or role', of: what, kind: 'text' },
-    ...decisionColumns.slice(2),
 ];
 
 export const decisions = {
@@ -38,9 +50,9 @@ export const decisions = {
     name: 'decisions',
     show(answer, context) {
         return [
-            el('p', { class: 'faint' }, 'The latest decisions of operators and of the owner.'),
+            el('p', { class: 'faint' }, 'The latest decisions of operators and of the owner. Each shows only what it changed.'),
             part('idempotency.decisions', answer.decisions, context.role,
-                (rows) => table('Decisions', columns, rows, 'There are no decisions.')),
+                (rows) => table('Decisions', decisionColumns, rows, 'There are no decisions.')),
         ];
     },
 };

@@ -1,24 +1,23 @@
 // The keys of encrypted records: which are known, which records each has sealed, and the next step.
-import { el, shown } from './build.mjs';
+import { counted, el, number, shown, word } from './build.mjs';
 import { part } from './problems.mjs';
 import { copyable, placed } from './statements.mjs';
 import { nodeColumn, table } from './tables.mjs';
 
 const VIEW = 'idempotency.encryption_keys';
 
-const standing = (row) => (row.current ? el('span', { class: 'word good' }, 'current')
-    : row.available ? el('span', { class: 'word warn' }, 'known') : el('span', { class: 'word bad' }, 'missing'));
+const standing = (row) => word(row.current ? 'current' : row.available ? 'known' : 'missing');
 
 const columns = [
     { title: 'Key', of: (row) => shown(row.key_id), kind: 'text' },
     { title: 'In the key file', of: standing },
-    { title: 'Has sealed', of: (row) => String(row.records), kind: 'number' },
+    { title: 'Has sealed', of: (row) => number(row.records), kind: 'number' },
     { title: 'Why it is missing', of: (row) => (row.why ? shown(row.why) : null), kind: 'text', if: (row) => row.why },
     nodeColumn,
 ];
 
 const problemBox = (...content) => el('div', { class: 'problem bad', 'data-kind': 'keys' }, ...content);
-const records = (count) => (count === 1 ? '1 record or attempt' : `${count} records or attempts`);
+const records = (count) => counted(count, 'record or attempt', 'records or attempts');
 const sealedBy = (rows) => records(rows.reduce((sum, row) => sum + row.records, 0));
 // Each key once, however many nodes have it.
 const names = (rows) => [...new Set(rows.map((row) => row.key_id))].flatMap((id, at) => [at > 0 ? ', ' : '', shown(id)]);

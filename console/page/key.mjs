@@ -1,20 +1,28 @@
-// One key: look-up, explanation, its attempts and decisions, and the statement that decides it.
-import { el, moment, none, shown, span, word } from './build.mjs';
-import { decisionColumns } from './decisions.mjs';
+// One key: a summary, its timeline, the statement that decides it, then the details.
+import { href } from './address.mjs';
+import { el, holder, moment, none, number, shown, span, word } from './build.mjs';
+import { decideForm } from './decide.mjs';
+import { field, labelled, valueOf } from './fields.mjs';
+import { inForce } from './options.mjs';
 import { concernsAll, part, problem } from './problems.mjs';
-import { ARGUMENTS, copyable, decision } from './statements.mjs';
-import { facts, nodeColumn, table } from './tables.mjs';
+import { decision } from './statements.mjs';
+import { facts, table } from './tables.mjs';
+import { timeline } from './timeline.mjs';
 
 const SPANS = new Set(['seconds', 'left', 'overdue', 'age', 'query_age']);
 const isMoment = (value) => typeof value === 'string' && /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d/.test(value);
+const iso = (text) => (text ? text.replace('T', ' ') : text);
 
 // A member of one of the explanation's objects.
 function value(name, member) {
     if (SPANS.has(name) && typeof member === 'number') return span(member);
-    if (name !== 'holder' && name !== 'error' && isMoment(member)) return moment(member.replace('T', ' '));
+    if (name !== 'holder' && name !== 'error' && isMoment(member)) return moment(iso(member));
     if (typeof member === 'boolean') return member ? 'yes' : 'no';
+    if (typeof member === 'number') return name === 'pid' ? String(member) : number(member);
     return shown(typeof member === 'string' ? member : JSON.stringify(member));
 }
+
+const TITLES = { seconds: 'length' };
 
 // The most wanted members first. The server's order is another.
 const FIRST = ['kind', 'status', 'attempt', 'pid', 'holder', 'application_name', 'user', 'state', 'error', 'created_at', 'claimed_at',
@@ -25,173 +33,176 @@ function object(title, members, without = []) {
     if (!members) return null;
     const pairs = Object.entries(members).filter(([name]) => !without.includes(name))
         .sort(([one], [other]) => place(one) - place(other));
-    return el('section', {}, el('h2', {}, title), facts(title, pairs.map(([name, member]) => [name.replaceAll('_', ' '), value(name, member)])));
+    return el('section', { class: 'panel' }, el('h3', {}, title), facts(title, pairs.map(([name, member]) => [TITLES[name] ?? name.replaceAll('_', ' '), value(name, member)])));
 }
+
+const differenceColumns = [
+    { title: 'Where', of: (row) => shown(row.path), kind: 'text' },
+    { title: 'How', of: (row) => row.how },
+];
 
 function requestParts(request) {
     if (!request) return null;
-    const columns = [
-        { title: 'Where', of: (row) => shown(row.path), kind: 'text' },
-        { title: 'How', of: (row) => row.how },
-    ];
     return el('div', {}, object('Request', request, ['differ', 'more']),
-        request.differ ? el('section', {}, el('h2', {}, 'Differences'),
-            table('Differences', columns, request.differ, 'No field that counts differs.'),
+        request.differ ? el('section', {}, el('h3', {}, 'Differences'),
+            table('Differences', differenceColumns, request.differ, 'No field that counts differs.'),
             request.more ? el('p', { class: 'faint' }, 'There are more.') : null) : null);
 }
 
-function policy(options) {
-    if (!options) return null;
-    const rows = Object.entries(options).map(([name, said]) => ({ name, ...said }));
-    const columns = [
-        { title: 'Option', of: (row) => el('code', {}, row.name) },
-        { title: 'In force', of: (row) => ('value' in row ? shown(typeof row.value === 'string' ? row.value : JSON.stringify(row.value)) : null), kind: 'text' },
-        { title: 'Who says so', of: (row) => el('span', {}, row.source, ...(row.origin ? [': ', shown(row.origin)] : [])), kind: 'text' },
-    ];
-    return el('section', {}, el('h2', {}, 'Policy in force'), table('Policy in force', columns, rows, 'None.'));
+// ---- the summary ----
+
+function head(asked, record, node) {
+    return el('div', { class: 'head' },
+        el('h2', { class: 'key' }, shown(asked.key), record ? word(record.status) : el('span', { class: 'word' }, 'no record')),
+        el('p', { class: 'faint' }, 'scope ', el('b', {}, asked.scope ? shown(asked.scope) : none('(empty)')),
+            ', principal ', el('b', {}, asked.principal ? shown(asked.principal) : none('(empty)')), ...(node ? [', node ', shown(node)] : [])));
 }
 
-function explanation(e) {
-    return [
-        el('div', { class: 'answer', id: 'answer' },
-            el('div', { class: 'outcome' }, 'idem_begin would answer ', word(e.outcome), e.execution ? el('span', { class: 'faint' }, ` (${e.execution})`) : null),
-            el('p', {}, e.why), el('p', {}, e.next),
-            e.retry_at ? el('p', {}, 'Retry at ', moment(e.retry_at.replace('T', ' ')), `, in ${span(e.retry_after)}.`) : null,
-            el('p', { class: 'faint' }, 'Scope ', shown(e.scope), ', principal ', shown(e.principal), ', key ', shown(e.key),
-                ...(e.node ? [', node ', shown(e.node)] : []), '. Said for ', moment(e.explained_at.replace('T', ' ')), '.'),
-            ...(e.notes ?? []).map((note) => el('p', { class: 'note' }, note))),
-        el('div', { class: 'facts' }, object('Record', e.record), object('Lease', e.lease), object('Holder', e.holder), requestParts(e.request)),
-    ];
+function answer(e) {
+    return el('div', { class: 'answer', id: 'answer' },
+        el('p', { class: 'outcome' }, 'idem_begin would answer ', word(e.outcome), e.execution ? el('span', { class: 'faint' }, ` (${e.execution})`) : null),
+        el('p', {}, e.why, ' ', e.next),
+        e.retry_at ? el('p', {}, 'Retry at ', moment(iso(e.retry_at)), `, in ${span(e.retry_after)}.`) : null,
+        ...(e.notes ?? []).map((note) => el('p', { class: 'note' }, note)),
+        el('p', { class: 'faint' }, 'As of ', moment(iso(e.explained_at)), '.'));
 }
 
-const attemptColumns = [
-    { title: 'Attempt', of: (row) => row.attempt, kind: 'number' },
-    { title: 'How it ended', of: (row) => word(row.how) },
-    { title: 'Holder', of: (row) => shown(row.holder), kind: 'text' },
-    { title: 'Begun', of: (row) => moment(row.begun) },
-    { title: 'Ended', of: (row) => moment(row.ended) },
-    { title: 'Status', of: (row) => row.status_code, kind: 'number' },
-    { title: 'Error', of: (row) => (row.error ? shown(row.error) : null), kind: 'text', if: (row) => row.error },
-    { title: 'Decided by', of: (row) => (row.resolved_by ? shown(row.resolved_by) : null), kind: 'text', if: (row) => row.resolved_by },
-    nodeColumn,
-];
+function summary(record, lease) {
+    if (!record) return null;
+    const left = lease?.left ?? null;
+    return facts('Summary', [
+        ['Attempt', number(record.attempt)],
+        ['Holder', record.holder || record.sealed_by ? holder({ holder: null, ...record }) : none()],
+        ['Claimed', moment(iso(record.claimed_at))],
+        ['Ended', record.finished_at ? moment(iso(record.finished_at)) : null],
+        ['Result', record.status_code ? String(record.status_code) : null],
+        ['Error', record.error ? shown(record.error) : null],
+        ['Reference', record.reference ? shown(record.reference) : null],
+        ['Lease', lease && !record.finished_at ? (left > 0 ? `${span(left)} left` : `expired ${span(lease.overdue)} ago`) : null],
+    ]);
+}
 
-const LABELS = { error: 'Error', status_code: 'Status code', body: 'Body', reason: 'Reason, for the audit' };
-const WHAT = {
-    release: 'release: the next caller executes it again',
-    reopen: 'reopen: the next caller executes the failed request; give a reason',
-    complete: 'complete: record a result, which every repeat gets',
-    fail: 'fail: record a failure, which every repeat gets',
-    forget: 'forget: the key is new again',
-};
+// ---- deciding ----
 
 const OF_STATUS = { completed: [], failed: ['reopen'], exhausted: ['reopen', 'complete', 'fail'] };
+
+const isRunning = (lease, explained) => ['leased', 'held'].includes(explained?.reason) || ((lease?.left ?? 0) > 0 && lease?.session_lives !== false);
 
 // The decisions possible in the record's current state.
 export function actionsFor(record, lease, explained) {
     if (!record) return [];
     const actions = OF_STATUS[record.status] ?? ['release', 'complete', 'fail'];
-    const runs = ['leased', 'held'].includes(explained?.reason) || (lease?.left ?? 0) > 0 && lease?.session_lives !== false;
-    return runs && actions.length > 0 ? actions : [...actions, 'forget'];
+    return isRunning(lease, explained) && actions.length > 0 ? actions : [...actions, 'forget'];
 }
 
-// Shows the statement; runs nothing.
-function decide(asked, actions, schema, given) {
-    if (actions.length === 0) return el('p', { class: 'empty' }, 'There is no record of this key.');
-    const box = el('div', {});
-    const statement = el('div', {});
-    const select = el('select', { id: 'action' }, ...actions.map((action) => el('option', { value: action }, WHAT[action])));
-    if (actions.includes(given.action)) select.value = given.action;
-    const fields = el('form', { onsubmit: (event) => event.preventDefault() });
-    const write = () => {
-        given.action = select.value;
-        statement.replaceChildren(copyable('Decision', decision({ schema, ...asked, action: select.value, given })));
-    };
-    const showFields = () => {
-        fields.replaceChildren(el('label', { class: 'wide' }, 'What to do', select), ...[...ARGUMENTS[select.value], 'reason'].map((name) => {
-            const field = el('input', { id: `decide-${name}`, value: given[name] ?? '', maxlength: name === 'reason' ? 1000 : null,
-                ...(name === 'status_code' ? { type: 'number', min: 100, max: 599 } : { type: 'text' }), autocomplete: 'off', spellcheck: 'false' });
-            field.addEventListener('input', () => {
-                given[name] = field.value;
-                write();
-            });
-            return el('label', {}, LABELS[name], field);
-        }));
-    };
-    select.addEventListener('change', () => {
-        showFields();
-        write();
-        select.focus();
-    });
-    showFields();
-    write();
-    box.append(el('p', { class: 'faint' }, 'This page only reads. To decide, run the statement as an operator, with psql for example. It waits for a transaction that holds the key.'), fields, statement);
-    return box;
+// Who may still be at work, as elements; null if no session or lease is seen.
+function atWork(record, lease, explained) {
+    if (!record || !isRunning(lease, explained)) return null;
+    const who = record.holder || record.sealed_by ? [holder({ holder: null, ...record })] : ['An unnamed holder'];
+    if ((lease?.left ?? 0) > 0) return [...who, ` has a live lease for another ${span(lease.left)}. Its attempt may take effect after the decision, and a second one beside it.`];
+    return ['A transaction holds this key now. The statement waits until it has ended.'];
 }
+
+function decide(asked, found, context, given) {
+    const { record, lease, explained } = found;
+    const actions = actionsFor(record, lease, explained);
+    if (actions.length === 0) return el('p', { class: 'empty' }, 'There is no record of this key.');
+    const live = atWork(record, lease, explained);
+    return decideForm({ actions, given, live, may: context.rights.decides,
+        write: () => decision({ schema: context.schema, ...asked, action: given.action, given,
+            evenIfRunning: given.action === 'release' && live !== null && context.rights.asks_if_running }) });
+}
+
+// ---- the page ----
+
+let carried = null; // a request to compare with, for the page of another key
 
 class Key {
     constructor(reload, asked) {
-        this.asked = asked;
+        this.asked = asked.key ? { scope: asked.scope ?? '', principal: asked.principal ?? '', key: asked.key } : null;
         this.given = {};
-        this.searched = Boolean(asked);
-        const field = (name, title, attributes = {}) => el('label', {}, title,
-            el('input', { id: `key-${name}`, name, type: 'text', value: asked?.[name] ?? '', maxlength: 255, autocomplete: 'off', spellcheck: 'false', ...attributes }));
         this.request = el('textarea', { id: 'key-request', spellcheck: 'false' });
-        const part = (name) => el('input', { id: `key-${name}`, type: 'text', autocomplete: 'off', spellcheck: 'false' });
-        this.method = part('method');
-        this.path = part('path');
-        this.form = el('form', { id: 'lookup', onsubmit: (event) => {
-            event.preventDefault();
-            const of = (name) => this.form.elements[name].value;
-            this.asked = { scope: of('scope'), principal: of('principal'), key: of('key') };
-            this.given = {};
-            this.searched = true;
-            reload();
-        } },
-        field('scope', 'Scope'), field('principal', 'Principal'), field('key', 'Key', { required: true }),
-        el('div', {}, el('button', { type: 'submit', class: 'main' }, 'Explain')),
-        el('details', { class: 'wide' }, el('summary', {}, 'Compare with a request'),
-            el('label', {}, 'Method', this.method),
-            el('label', {}, 'Path', this.path),
-            el('label', {}, el('span', { class: 'hint' }, 'JSON as the client sends it. It goes to the database as a parameter and is not stored.'), this.request)));
+        this.method = el('input', { id: 'key-method', type: 'text', autocomplete: 'off', spellcheck: 'false' });
+        this.path = field('key-path', '');
+        if (carried) [this.request.value, this.method.value, this.path.value] = carried;
+        carried = null;
         this.results = el('div', {});
-        this.content = [this.form, this.results];
+        this.content = [this.results, this.#form(reload)];
+    }
+
+    #form(reload) {
+        const { asked } = this;
+        const fields = { scope: field('key-scope', asked?.scope, { maxlength: 2000 }), principal: field('key-principal', asked?.principal, { maxlength: 2000 }),
+            key: field('key-key', asked?.key, { maxlength: 2000, required: true }) };
+        const submit = (event) => {
+            event.preventDefault();
+            const wanted = { scope: valueOf(fields.scope), principal: valueOf(fields.principal), key: valueOf(fields.key) };
+            if (asked && Object.keys(wanted).every((name) => wanted[name] === asked[name])) {
+                reload();
+                return;
+            }
+            carried = [this.request.value, this.method.value, this.path.value];
+            location.hash = href('key', wanted);
+        };
+        return el('details', { class: 'fold', id: 'lookup', open: !asked }, el('summary', {}, asked ? 'Another key, or compare with a request' : 'Look up a key'),
+            el('form', { class: 'filters', onsubmit: submit },
+                labelled('Scope', fields.scope), labelled('Principal', fields.principal), labelled('Key', fields.key),
+                el('details', { class: 'wide', id: 'compare' }, el('summary', {}, 'Compare with a request'),
+                    el('div', { class: 'filters' }, labelled('Method', this.method), labelled('Path', this.path),
+                        labelled('JSON as the client sends it. It goes to the database as a parameter, is not stored, and is not in the address.', this.request, { class: 'wide' }))),
+                el('div', { class: 'do' }, el('button', { type: 'submit', class: 'main' }, 'Explain'))));
     }
 
     get body() {
-        return this.searched ? { ...this.asked, request: this.request.value, method: this.method.value, path: this.path.value } : null;
+        return this.asked ? { ...this.asked, request: this.request.value, method: this.method.value, path: valueOf(this.path) } : null;
     }
 
     clear() {
-        this.results.replaceChildren(el('p', { class: 'empty' }, 'Enter a key. It does not appear in the address, the history or a log of the console.'));
+        this.results.replaceChildren(el('p', { class: 'empty' }, 'Enter a key, with its scope and principal. '), el('p', {}, el('a', { href: href('records') }, 'Records'), ' finds keys by their beginning.'));
     }
 
-    show(answer, context) {
-        const found = answer.explanation.rows?.[0]?.explanation;
-        const record = found ? found.record : answer.record.rows?.[0];
+    show(said, context) {
+        const explained = said.explanation.rows?.[0]?.explanation;
+        const stored = said.record.rows?.[0];
+        const record = explained ? explained.record && { sealed_by: stored?.sealed_by, ...explained.record } : stored;
+        const lease = explained?.lease ?? (stored?.lease_until && !stored.finished_at ? { left: stored.left, overdue: -stored.left } : null);
+        const found = { record, lease, explained };
         this.results.replaceChildren(...[
-            ...(found ? explanation(found) : this.#withoutExplanation(answer, context)),
-            el('h2', {}, 'Decide'),
-            decide(this.asked, actionsFor(record, found?.lease, found), context.schema, this.given),
-            el('h2', {}, 'Attempts'),
-            part('idempotency.attempts', answer.attempts, context.role, (rows) => el('div', {},
-                table('Attempts', attemptColumns, rows, 'No attempts are kept: the policy has no keep_history, or none has ended.'),
-                answer.attempts.without ? el('p', { class: 'faint' }, `Role ${context.role} may not read why attempts failed.`) : null)),
-            el('h2', {}, 'Decisions'),
-            part('idempotency.decisions', answer.decisions, context.role,
-                (rows) => table('Decisions', decisionColumns, rows, 'There are no decisions.')),
-            policy(found?.policy),
+            head(this.asked, record, explained?.node ?? stored?.node),
+            explained ? answer(explained) : this.#withoutExplanation(said, context),
+            summary(record, lease),
+            el('div', { class: 'columns' },
+                el('section', {}, el('h2', {}, 'Timeline'), this.#timeline(said, found, context)),
+                el('section', {}, el('h2', {}, 'Decide'), decide(this.asked, found, context, this.given))),
+            explained ? this.#details(explained, said, stored) : null,
         ].filter(Boolean));
     }
 
-    #withoutExplanation(answer, context) {
-        const { problem: why } = answer.explanation;
-        return [
+    #timeline(said, { record, lease, explained }, context) {
+        return el('div', {},
+            part('idempotency.attempts', { rows: [], ...said.attempts }, context.role, () => null),
+            part('idempotency.decisions', { rows: [], ...said.decisions }, context.role, () => null) ?? '',
+            timeline({ record, lease, attempts: said.attempts.rows ?? [], decisions: said.decisions.rows ?? [] }),
+            said.attempts.rows?.length === 0 && record && explained?.policy?.keep_history?.value !== true ? el('p', { class: 'faint' }, 'Earlier attempts are kept where the policy has keep_history.') : null,
+            said.attempts.without ? el('p', { class: 'faint' }, `Role ${context.role} may not read why attempts failed.`) : null);
+    }
+
+    #details(e, said, stored) {
+        const options = Object.entries(e.policy ?? {}).map(([option, one]) => ({ option, value: one.value, source: one.source, origin: one.origin }));
+        return el('div', {},
+            e.request?.differ || this.request.value.trim() ? requestParts(e.request) : null,
+            el('h2', {}, 'Policy in force'), inForce(options, said.changed),
+            el('h2', {}, 'Details'),
+            el('div', { class: 'grid' }, ...[object('Record', { ...e.record, ...(stored?.sealed_by ? { sealed_by: stored.sealed_by } : {}) }), object('Lease', e.lease), object('Holder', e.holder),
+                e.request?.differ || this.request.value.trim() ? null : requestParts(e.request)].filter(Boolean)));
+    }
+
+    #withoutExplanation(said, context) {
+        const { problem: why } = said.explanation;
+        return el('div', {},
             concernsAll(why) ? null : problem('idem_explain', why, context.role),
-            part('idempotency.records', answer.record, context.role, (rows) => (rows.length === 0
-                ? el('p', { class: 'empty' }, 'There is no record of this key.')
-                : object('Record', rows[0]))),
-        ];
+            part('idempotency.records', said.record, context.role, (rows) => (rows.length === 0
+                ? el('p', { class: 'empty' }, 'There is no record of this key.') : null)) ?? '');
     }
 }
 

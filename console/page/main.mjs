@@ -1,57 +1,57 @@
 // The page: which view is shown, when it refreshes, and the state of the connection.
-import { abandoned } from './abandoned.mjs';
-import { ask, takeToken } from './ask.mjs';
+import { href, parse, useFirst } from './address.mjs';
+import { ask, keepToken, takeToken } from './ask.mjs';
 import { el, none, shown } from './build.mjs';
 import { decisions } from './decisions.mjs';
 import { encryption } from './encryption.mjs';
 import { key } from './key.mjs';
 import { now } from './now.mjs';
 import { outcomes } from './outcomes.mjs';
+import { overview } from './overview.mjs';
 import { policies } from './policies.mjs';
 import { concernsAll } from './problems.mjs';
+import { records } from './records.mjs';
 import { copyable } from './statements.mjs';
 import { sweeper } from './sweeper.mjs';
 
-const PAGES = [now, outcomes, abandoned, key, decisions, policies, sweeper, encryption];
+const PAGES = [overview, records, key, now, outcomes, decisions, policies, sweeper, encryption];
 const MOST_SECONDS = 5;
 
 const at = (id) => document.getElementById(id);
-const context = { role: '', schema: null, explain };
+// rights: what the role may do; schema: where the functions are.
+const context = { role: '', schema: null, rights: {} };
 
 let current = null; // { page, view, content }
 let turn = 0; // answers of an earlier turn come too late
 let timer = null;
 let againMs = MOST_SECONDS * 1000;
 let paused = false;
-let asked = null; // the key that another page wants to be explained
-
-function explain({ scope, principal, key: name }) {
-    asked = { scope, principal, key: name };
-    if (location.hash === '#key') open();
-    else location.hash = '#key';
-}
 
 function open() {
-    const page = PAGES.find((candidate) => `#${candidate.name}` === location.hash) ?? now;
-    const content = el('div', { id: 'content' });
+    const { page: name, asked } = parse(location.hash);
+    const page = PAGES.find((candidate) => candidate.name === name) ?? overview;
+    const content = el('div', { id: 'content', class: `on-${page.name}` });
     current = { page, view: page.start?.(reload, asked) ?? null, content };
-    asked = null;
     document.title = `${page.title} – idempotency console`;
-    at('main').replaceChildren(el('h1', {}, page.title), content);
+    at('main').replaceChildren(el('div', { class: 'heading' }, el('h1', {}, page.title),
+        page.once ? el('button', { type: 'button', id: 'again', onclick: reload }, 'Refresh') : null), content);
     if (current.view) content.append(...current.view.content);
     else content.append(el('p', { class: 'faint' }, 'Reading…'));
-    for (const link of at('nav').children) {
-        if (link.hash === `#${page.name}`) link.setAttribute('aria-current', 'page');
-        else link.removeAttribute('aria-current');
-    }
+    showLinks(page);
     reload();
+}
+
+// The links lead to pages of the same database.
+function showLinks(page) {
+    at('nav').replaceChildren(...PAGES.map((one) => el('a', { href: href(one.name), 'aria-current': one === page ? 'page' : null }, one.title)));
+    closeMenu();
 }
 
 async function reload() {
     clearTimeout(timer);
     const mine = ++turn;
     const { page, view } = current;
-    const body = view ? view.body ?? (page.once ? null : { filter: view.filter ?? '' }) : {};
+    const body = view && 'body' in view ? view.body : { filter: view?.filter ?? '' };
     const [about, answer] = await Promise.all([ask('about'), body ? ask(page.name, body) : null]);
     if (mine !== turn) return;
     const lost = showConnection(about, answer);
@@ -80,21 +80,27 @@ async function tick() {
 }
 
 function show(answer, lost) {
-    current.content.classList.toggle('stale', lost);
+    const { page, view, content } = current;
+    content.classList.toggle('stale', lost);
     if (lost) {
         if (current.shown) return;
-        if (!current.view) current.content.replaceChildren(el('p', { class: 'empty' }, 'Nothing has been read yet.'));
-        else current.view.unread?.();
+        if (view?.unread) view.unread();
+        else content.replaceChildren(el('p', { class: 'empty' }, 'Nothing has been read yet.'));
+        current.unread = true;
         return;
     }
-    const focused = document.activeElement?.dataset?.id;
-    if (current.view) current.view.show(answer, context);
-    else current.content.replaceChildren(...current.page.show(answer, context).filter(Boolean));
+    const focused = document.activeElement?.dataset?.id ?? current.focused;
+    if (current.unread && view && !view.unread) content.replaceChildren(...view.content);
+    current.unread = false;
+    if (view) view.show(answer, context, content);
+    else content.replaceChildren(...page.show(answer, context).filter(Boolean));
     current.shown = true;
-    if (focused && !document.activeElement?.dataset?.id) {
-        for (const element of current.content.querySelectorAll('[data-id]')) {
-            if (element.dataset.id === focused) element.focus({ preventScroll: true });
-        }
+    if (focused && !document.activeElement?.dataset?.id) focusOn(focused);
+}
+
+function focusOn(id) {
+    for (const element of current.content.querySelectorAll('[data-id]')) {
+        if (element.dataset.id === id) element.focus({ preventScroll: true });
     }
 }
 
@@ -115,13 +121,46 @@ function showConnection(about, answer) {
     return Boolean(loss);
 }
 
+const RIGHTS = [['decides', 'operator'], ['administers', 'administrator'], ['monitors', 'monitor']];
+
 function describeRole(known, about) {
     context.role = known.current_user;
     context.schema = known.schema;
-    at('where').replaceChildren('Role ', el('b', {}, shown(known.current_user)),
-        ...(known.current_user === known.session_user ? [] : [' (connected as ', shown(known.session_user), ')']),
-        ', database ', el('b', {}, shown(known.database)), ' on ', shown(about.place), `, PostgreSQL ${known.server.split(' ')[0]}`,
-        known.version ? `, idempotency ${known.version}` : '', known.read_only === 'on' ? ', read only' : ', NOT READ ONLY');
+    context.rights = known;
+    useFirst(about.first);
+    const who = [el('b', {}, shown(known.current_user)),
+        ...(known.current_user === known.session_user ? [] : [el('span', { class: 'faint' }, ' (connected as ', shown(known.session_user), ')')]),
+        ...RIGHTS.filter(([right]) => known[right]).map(([, name]) => el('span', { class: 'word' }, name))];
+    replaceChanged(at('who'), who);
+    replaceChanged(at('databases'), [databaseSwitch(known)]);
+    replaceChanged(at('where'), ['Role ', el('b', {}, shown(known.current_user)), ', database ', el('b', {}, shown(known.database)), ' on ', shown(about.place),
+        `, PostgreSQL ${known.server.split(' ')[0]}`, known.version ? `, idempotency ${known.version}` : '', known.read_only === 'on' ? ', read only' : ', NOT READ ONLY']);
+}
+
+// An element keeps its focus, and an open menu stays, while its text is the same.
+function replaceChanged(element, content) {
+    const text = content.map((one) => one.dataset?.of ?? one.textContent ?? one).join('');
+    if (element.dataset.shown === text) return;
+    element.dataset.shown = text;
+    element.replaceChildren(...content);
+}
+
+// The other databases are looked for when the menu opens.
+function databaseSwitch(known) {
+    const list = el('div', { class: 'choices' }, el('p', { class: 'faint' }, 'Looking…'));
+    const menu = el('details', { class: 'menu', 'data-of': known.database }, el('summary', {}, shown(known.database)), list);
+    menu.addEventListener('toggle', async () => {
+        if (!menu.open) return;
+        const { databases, problem } = await ask('databases');
+        list.replaceChildren(...(problem ? [el('p', {}, problem.message)] : databases.map((one) =>
+            el('a', { href: href('overview', {}, one.name), 'aria-current': one.name === known.database ? 'true' : null },
+                shown(one.name), el('span', { class: 'faint' }, ` ${one.version}`)))));
+        if (!problem && databases.length === 0) list.replaceChildren(el('p', { class: 'faint' }, 'No database has the extension.'));
+    });
+    addEventListener('keydown', (event) => {
+        if (event.key === 'Escape') menu.open = false;
+    });
+    return menu;
 }
 
 const HELP = {
@@ -129,8 +168,19 @@ const HELP = {
     password: 'The server does not accept the password. The console does not retry automatically, because that could lock the role. Correct PGPASSWORD or the password file, and restart script/console. If the password was changed on the server or in the file, try again.',
     refused: 'The server does not let this role in. The console does not retry automatically.',
     console: 'The console is not running. Start script/console again and open the address that it prints.',
-    token: 'Open the address that script/console has printed, including the part after the #. Each run has its own token.',
+    token: 'This tab has no token. Paste the address that script/console has printed, including the part after the #. Each run has its own token.',
+    database: 'The database of this address can\'t be shown.',
 };
+
+function tokenForm() {
+    const input = el('input', { id: 'token', type: 'password', autocomplete: 'off', required: true });
+    return el('form', { class: 'filters', onsubmit: (event) => {
+        event.preventDefault();
+        if (keepToken(input.value)) open();
+        else input.setCustomValidity('the address ends in #token= and its letters');
+        input.reportValidity();
+    } }, el('label', {}, el('span', {}, 'Address or token'), input), el('div', { class: 'do' }, el('button', { type: 'submit', class: 'main' }, 'Open')));
+}
 
 function lossBox(loss, about) {
     const again = ['password', 'refused'].includes(loss.kind)
@@ -144,7 +194,7 @@ function lossBox(loss, about) {
         el('p', {}, HELP[loss.kind]),
         ['console', 'token'].includes(loss.kind) ? null
             : el('p', { class: 'faint' }, about.role ? `Role ${about.role} on ${about.place}: ${loss.message}` : loss.message),
-        again);
+        loss.kind === 'token' ? tokenForm() : again);
 }
 
 function notes(known, about) {
@@ -166,10 +216,23 @@ function notes(known, about) {
 
 // ---- the frame ----
 
-function start() {
-    takeToken();
-    at('nav').replaceChildren(...PAGES.map((page) => el('a', { href: `#${page.name}` }, page.title)));
-    at('where').replaceChildren(none('connecting'));
+function closeMenu() {
+    at('menu').setAttribute('aria-expanded', 'false');
+    document.body.classList.remove('with-menu');
+}
+
+// The same page with another search keeps the focus; another page takes it.
+function follow() {
+    const before = current?.page;
+    const focused = document.activeElement?.dataset?.id;
+    open();
+    current.focused = current.page === before ? focused : null;
+    if (!current.focused) at('main').focus({ preventScroll: false });
+}
+
+async function start() {
+    await takeToken();
+    at('who').replaceChildren(none('connecting'));
     at('skip').addEventListener('click', (event) => {
         event.preventDefault();
         at('main').focus();
@@ -180,10 +243,13 @@ function start() {
         at('pause').textContent = paused ? 'Paused' : 'Pause';
         if (!paused) reload();
     });
-    addEventListener('hashchange', () => {
-        takeToken();
-        open();
-        at('main').focus({ preventScroll: false });
+    at('menu').addEventListener('click', () => {
+        const opened = document.body.classList.toggle('with-menu');
+        at('menu').setAttribute('aria-expanded', String(opened));
+    });
+    addEventListener('hashchange', async () => {
+        await takeToken();
+        follow();
     });
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => reload());
     open();

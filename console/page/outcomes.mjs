@@ -1,7 +1,8 @@
 // The answers of idem_begin since the console started.
 import { el, shown } from './build.mjs';
 import { Chart } from './charts.mjs';
-import { part, concernsAll, problem } from './problems.mjs';
+import { field, labelled, valueOf } from './fields.mjs';
+import { concernsAll, problem } from './problems.mjs';
 
 const titleOf = (row) => (row.total ? 'All scopes' : row.scope === null ? 'Scopes without a row of their own' : row.scope === '' ? 'Scope (empty)' : row.scope);
 const nameOf = (row) => (row.total ? 'total' : row.scope === null ? 'others' : `scope ${row.scope}`);
@@ -14,14 +15,13 @@ class Outcomes {
 
     constructor(reload) {
         this.filter = '';
-        const field = el('input', { type: 'search', id: 'filter', autocomplete: 'off', spellcheck: 'false' });
-        field.addEventListener('input', () => {
-            this.filter = field.value;
+        const input = field('filter', '', { type: 'search' });
+        input.addEventListener('input', () => {
+            this.filter = valueOf(input);
             reload();
         });
         this.content = [
-            el('form', { onsubmit: (event) => event.preventDefault() },
-                el('label', {}, 'Scopes whose name contains', field)),
+            el('form', { class: 'filters', onsubmit: (event) => event.preventDefault() }, labelled('Scopes whose name contains', input)),
             this.#said, this.#grid,
         ];
     }

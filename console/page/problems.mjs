@@ -26,7 +26,7 @@ const quoteRole = (role) => `'${quoteName(role).replace(/'/g, '\'\'')}'`;
 
 // A problem of more than this part: it stands in the banner.
 export function concernsAll(found) {
-    return ['away', 'password', 'refused', 'console', 'token'].includes(found?.kind);
+    return ['away', 'password', 'refused', 'console', 'token', 'database'].includes(found?.kind);
 }
 
 export function part(what, answer, role, show) {

@@ -33,19 +33,39 @@ export const ARGUMENTS = {
     forget: [],
 };
 
-// given: the contents of the form, as text.
-export function decision({ schema, key, scope, principal, action, given }) {
+// The named arguments of an action, as given in a form.
+function argumentsOf(action, given) {
+    return [...ARGUMENTS[action], 'reason'].filter((name) => (given[name]?.trim() ?? '') !== '')
+        .map((name) => `${name} => ${name === 'status_code' ? String(Number.parseInt(given[name], 10)) : quoteLiteral(given[name])}`);
+}
+
+// given: the contents of the form, as text. evenIfRunning: a release of a live lease, which the function
+// refuses otherwise.
+export function decision({ schema, key, scope, principal, action, given, evenIfRunning = false }) {
     const args = [quoteLiteral(key)];
     if (action !== 'forget') args.push(quoteLiteral(action));
     if (scope) args.push(`scope => ${quoteLiteral(scope)}`);
     if (principal) args.push(`principal => ${quoteLiteral(principal)}`);
-    for (const name of [...ARGUMENTS[action], 'reason']) {
-        const value = given[name]?.trim() ?? '';
-        if (value === '') continue;
-        args.push(`${name} => ${name === 'status_code' ? String(Number.parseInt(value, 10)) : quoteLiteral(given[name])}`);
-    }
+    if (evenIfRunning) args.push('even_if_running => true');
+    args.push(...argumentsOf(action, given));
     const name = action === 'forget' ? 'idem_forget' : 'idem_resolve';
     return `SELECT ${placed(schema, name)}(${args.join(', ')});`;
+}
+
+// Decides all records that fit, in batches. matched: arguments that choose them.
+export function decisionForAll({ schema, action, given, matched }) {
+    const chosen = Object.entries(matched).map(([name, value]) => `${name} => ${quoteLiteral(value)}`);
+    return `CALL ${placed(schema, 'idem_resolve_all')}(${[quoteLiteral(action), ...chosen, ...argumentsOf(action, given)].join(', ')});`;
+}
+
+// Decides chosen records, none that runs or that has changed since it was seen.
+export function decisionForEach({ schema, action, given, rows }) {
+    const args = ['key', quoteLiteral(action), 'scope => scope', 'principal => principal', 'claimed_at => claimed_at', ...argumentsOf(action, given)];
+    const values = rows.map((row) => `    (${[row.key, row.scope, row.principal].map(quoteLiteral).join(', ')}, ${quoteLiteral(row.claimed_at)}::timestamptz)`);
+    return `SELECT scope, principal, key, ${placed(schema, 'idem_resolve_idle')}(${args.join(', ')})
+  FROM (VALUES
+${values.join(',\n')}
+  ) AS chosen (key, scope, principal, claimed_at);`;
 }
 
 let copies = 0;

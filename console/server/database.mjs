@@ -56,6 +56,12 @@ export class Database {
         if (connection.passfile) process.env.PGPASSFILE = connection.passfile;
     }
 
+    // The same server and role, another database.
+    inDatabase(name) {
+        const { connection, role, expected } = this;
+        return new Database({ ...connection, dbname: name, password: this.password }, { role, expected });
+    }
+
     #config() {
         const settings = { ...SETTINGS, ...(this.role ? { role: this.role } : {}) };
         const options = Object.entries(settings)

@@ -6,12 +6,14 @@
 //  - A Host other than ours is refused, so a foreign name that points here (DNS rebinding) is not served.
 //    Scripts of other sites can't ask: they neither know the token nor can send the header.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { overview } from './overview.mjs';
 import * as questions from './questions.mjs';
+import { records } from './records.mjs';
 
 const MOST_BYTES = 1 << 20; // of what the page sends
 
@@ -31,13 +33,9 @@ const TYPES = { html: 'text/html; charset=utf-8', css: 'text/css; charset=utf-8'
 
 const PAGE = join(dirname(fileURLToPath(import.meta.url)), '..', 'page');
 const UPLOT = dirname(createRequire(import.meta.url).resolve('uplot'));
-const FILES = ['index.html', 'style.css', 'icon.svg', 'main.mjs', 'ask.mjs', 'build.mjs', 'tables.mjs', 'problems.mjs',
-    'statements.mjs', 'charts.mjs', 'now.mjs', 'outcomes.mjs', 'abandoned.mjs', 'sweeper.mjs', 'policies.mjs',
-    'decisions.mjs', 'encryption.mjs', 'key.mjs'];
-
 // Read once at the start: the list of files is fixed, and no path of a request ever names a file.
 function loadFiles() {
-    const files = new Map(FILES.map((name) => [`/${name}`, load(join(PAGE, name))]));
+    const files = new Map(readdirSync(PAGE).map((name) => [`/${name}`, load(join(PAGE, name))]));
     files.set('/', files.get('/index.html'));
     files.set('/uPlot.js', load(join(UPLOT, 'uPlot.esm.js')));
     files.set('/uPlot.css', load(join(UPLOT, 'uPlot.min.css')));
@@ -50,22 +48,26 @@ function load(path) {
 
 const digest = (text) => createHash('sha256').update(text).digest();
 
+// Of each database: { database, sampler, counts, first }.
+const ANSWERS = {
+    '/api/about': async ({ database, sampler, first }) => ({ ...(await questions.about(database)), every: sampler.every, first }),
+    '/api/overview': ({ database }) => overview(database),
+    '/api/counts': ({ counts }, asked) => counts.answer(asked),
+    '/api/records': ({ database }, asked) => records(database, asked),
+    '/api/in_flight': ({ database }) => questions.inFlight(database),
+    '/api/sweeper': ({ database }) => questions.sweeper(database),
+    '/api/policies': ({ database }, asked) => questions.policies(database, asked),
+    '/api/decisions': ({ database }) => questions.decisions(database),
+    '/api/encryption': ({ database }) => questions.encryption(database),
+    '/api/key': ({ database }, asked) => questions.key(database, asked),
+    '/api/outcomes': ({ sampler }, asked) => sampler.answer(asked),
+    '/api/retry': ({ database }) => database.retry().then(() => questions.about(database)),
+};
+
 // { address, close }
-export async function serve({ database, sampler, port, token = randomBytes(32).toString('base64url') }) {
+export async function serve({ databases, port, token = randomBytes(32).toString('base64url') }) {
     const files = loadFiles();
     const expected = digest(`Bearer ${token}`);
-    const answers = {
-        '/api/about': async () => ({ ...(await questions.about(database)), every: sampler.every }),
-        '/api/in_flight': () => questions.inFlight(database),
-        '/api/abandoned': () => questions.abandoned(database),
-        '/api/sweeper': () => questions.sweeper(database),
-        '/api/policies': () => questions.policies(database),
-        '/api/decisions': () => questions.decisions(database),
-        '/api/encryption': () => questions.encryption(database),
-        '/api/key': (asked) => questions.key(database, asked),
-        '/api/outcomes': (asked) => sampler.answer(asked),
-        '/api/retry': () => database.retry().then(() => questions.about(database)),
-    };
     const server = createServer((request, response) => {
         handle(request, response).catch(() => refuse(response, 500, 'the console has failed'));
     });
@@ -82,11 +84,19 @@ export async function serve({ database, sampler, port, token = randomBytes(32).t
             return refuse(response, 401, 'the token is missing or of another run');
         }
         if (isForeign(request.headers)) return refuse(response, 403, 'asked by another site');
-        if (!Object.hasOwn(answers, path)) return refuse(response, 404, 'no such answer');
+        if (path !== '/api/databases' && !Object.hasOwn(ANSWERS, path)) return refuse(response, 404, 'no such answer');
         if (request.method !== 'POST') return refuse(response, 405, 'POST is wanted');
         const asked = await readJson(request);
         if (!asked) return refuse(response, 400, 'a JSON object of a megabyte at most is wanted');
-        return send(response, 200, 'application/json; charset=utf-8', JSON.stringify(await answers[path](asked)));
+        return send(response, 200, 'application/json; charset=utf-8', JSON.stringify(await answer(path, asked)));
+    }
+
+    async function answer(path, asked) {
+        if (path === '/api/databases') return databases.list();
+        const named = typeof asked.database === 'string' && asked.database !== '' ? asked.database : null;
+        const of = await databases.of(named);
+        if (!of) return { problem: { kind: 'database', message: 'the server has no such database with the extension, or this role may not connect to it' } };
+        return ANSWERS[path](of, asked);
     }
 
     await new Promise((resolve, reject) => {

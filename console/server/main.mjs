@@ -2,9 +2,9 @@
 // loopback until it is stopped. It writes no key, scope or request anywhere.
 import { parseArguments, usage, UsageError } from './arguments.mjs';
 import { Database } from './database.mjs';
+import { Databases } from './databases.mjs';
 import { serve } from './http.mjs';
 import { askForPassword } from './password.mjs';
-import { Sampler } from './samples.mjs';
 
 const ATTEMPTS = 3; // as often as one may mistype a password
 
@@ -34,9 +34,8 @@ async function main() {
     }
     const database = new Database(options.connection, { role: options.role, expected: process.env.IDEM_VERSION });
     await connect(database, options.prompt);
-    const sampler = new Sampler(database, options.every);
-    const { address, close } = await serve({ database, sampler, port: options.listen });
-    sampler.start();
+    const databases = new Databases(database, options.every);
+    const { address, close } = await serve({ databases, port: options.listen });
     database.onChange = (problem) =>
         say(`idempotency console: ${problem ? problem.message : 'connected'}`);
     say(`idempotency console: role ${options.role ?? database.user}, database ${database.name} on ${database.place}; it only reads.`);
@@ -44,11 +43,11 @@ async function main() {
     process.stdout.write(`${address}\n`);
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
         process.once(signal, () => {
-            sampler.stop();
+            databases.stop();
             close();
             // A server that is gone may never close its end.
             setTimeout(() => process.exit(0), 1000);
-            database.end().finally(() => process.exit(0));
+            databases.end().finally(() => process.exit(0));
         });
     }
 }

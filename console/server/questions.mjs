@@ -1,5 +1,7 @@
-// The queries of each page. Every answer is an object of parts, each with rows or with its own
+// The queries of the pages that have no file of their own. Every answer is an object of parts, each with rows or with its own
 // problem: a part that a role may not read leaves the rest of the page unchanged.
+
+import { addSeals } from './records.mjs';
 
 const MOST = 200; // rows of a table
 
@@ -10,13 +12,20 @@ SELECT pg_catalog.current_database() AS database, session_user::text AS session_
        pg_catalog.current_setting('transaction_read_only') AS read_only,
        pg_catalog.pg_has_role(current_user, 'pg_monitor', 'USAGE') AS monitors,
        e.extversion AS version, n.nspname::text AS schema,
-       (SELECT pg_catalog.bool_or(pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
-                                  AND pg_catalog.has_schema_privilege(n.oid, 'USAGE'))
-          FROM pg_catalog.pg_proc p
-         WHERE p.proname = 'idem_explain' AND p.pronamespace = n.oid) AS explains
+       r.explains, r.decides, r.administers, r.asks_if_running
   FROM (VALUES (1)) AS one
   LEFT JOIN pg_catalog.pg_extension e ON e.extname = 'idempotency'
-  LEFT JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace`;
+  LEFT JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace
+  LEFT JOIN LATERAL (
+       SELECT pg_catalog.bool_or(may) FILTER (WHERE proname = 'idem_explain') AS explains,
+              pg_catalog.bool_or(may) FILTER (WHERE proname = 'idem_resolve') AS decides,
+              pg_catalog.bool_or(may) FILTER (WHERE proname = 'idem_policy_set') AS administers,
+              pg_catalog.bool_or('even_if_running' = ANY (proargnames)) FILTER (WHERE proname = 'idem_resolve') AS asks_if_running
+         FROM (SELECT p.proname, p.proargnames, pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
+                      AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AS may
+                 FROM pg_catalog.pg_proc p
+                WHERE p.pronamespace = n.oid AND p.proname = ANY ('{idem_explain,idem_resolve,idem_policy_set}')) AS f
+       ) AS r ON true`;
 
 const IN_FLIGHT = `
 SELECT kind, scope, principal, key, attempt, holder, pid, application_name, since,
@@ -26,27 +35,13 @@ SELECT kind, scope, principal, key, attempt, holder, pid, application_name, sinc
   FROM idempotency.in_flight
  ORDER BY age DESC NULLS FIRST LIMIT ${MOST}`;
 
-const ABANDONED = `
-SELECT status, scope, principal, key, attempt, holder, recovery_point, claimed_at, since,
-       EXTRACT(epoch FROM age)::float8 AS overdue, node, pg_catalog.count(*) OVER () AS of_all
-  FROM (SELECT 'in_progress' AS status, scope, principal, key, attempt, holder, recovery_point,
-               claimed_at, lease_until AS since, overdue AS age, node
-          FROM idempotency.abandoned WHERE status = 'in_progress'
-        UNION ALL
-        SELECT 'unknown', scope, principal, key, attempt, holder, recovery_point, claimed_at, since, age, node
-          FROM idempotency.unknown
-        UNION ALL
-        SELECT 'exhausted', scope, principal, key, attempt, holder, recovery_point, claimed_at, since, age, node
-          FROM idempotency.exhausted) AS left_behind
- ORDER BY status DESC, overdue DESC LIMIT ${MOST}`;
-
-const SWEEPER = `
+export const SWEEPER = `
 SELECT last_run, EXTRACT(epoch FROM last_duration)::float8 AS last_duration, last_rows, total_rows,
        backlog, EXTRACT(epoch FROM behind)::float8 AS behind, failures, last_error, last_error_at,
        launcher_pid, node
   FROM idempotency.sweeper ORDER BY node`;
 
-const STORES = `
+export const STORES = `
 SELECT shard, "table", store, why, node, pg_catalog.count(*) OVER () AS of_all
   FROM idempotency.stores ORDER BY node, shard LIMIT ${MOST}`;
 
@@ -55,6 +50,11 @@ SELECT shard, "table", store, why, node, pg_catalog.count(*) OVER () AS of_all
 const POLICIES = `
 SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.to_jsonb(p)) AS policy, pg_catalog.count(*) OVER () AS of_all
   FROM idempotency.policies p ORDER BY p.scope_pattern LIMIT ${MOST}`;
+
+// A setting that has another value than the extension's own.
+const CHANGED_SETTINGS = `
+SELECT name, setting FROM pg_catalog.pg_settings
+ WHERE pg_catalog.starts_with(name, 'idempotency.') AND setting IS DISTINCT FROM boot_val`;
 
 const ENCRYPTION_KEYS = `
 SELECT key_id, available, current, records, why, node, pg_catalog.count(*) OVER () AS of_all
@@ -65,8 +65,8 @@ const ENCRYPTING = 'SELECT pg_catalog.count(*) AS encrypting FROM idempotency.po
 const DECISION = `decided_at, action, scope, principal, key, pg_catalog.encode(key_digest, 'hex') AS key_digest,
        role, before, after, reason, decided_by, acting_as, application_name, client_addr, erased, node`;
 
-const latestDecisions = (view) => `
-SELECT ${DECISION} FROM ${view} ORDER BY decided_at DESC LIMIT ${MOST}`;
+const latest = (most) => (view) => `
+SELECT ${DECISION} FROM ${view} ORDER BY decided_at DESC LIMIT ${most}`;
 
 const OF_KEY = 'WHERE scope = $2 AND principal = $3';
 
@@ -77,13 +77,14 @@ SELECT ${DECISION} FROM ${view}
  ORDER BY decided_at DESC LIMIT ${MOST}`;
 
 const attemptsOfKey = (columns) => `
-SELECT attempt, holder, begun, ended, how, status_code, ${columns} resolved_by, retained_until, node
+SELECT attempt, holder, begun, ended, how, status_code, ${columns} resolved_by, retained_until, sealed_by, node
   FROM idempotency.attempts ${OF_KEY} AND key = $1 ORDER BY attempt DESC LIMIT ${MOST}`;
 
 // For roles that may read records but not explain.
 const RECORD = `
 SELECT status, attempt, holder, held, status_code, body_omitted, recovery_point, created_at, claimed_at,
-       finished_at, lease_until, next_attempt_at, expires_at, retained_until, operation, resolved_by, node
+       finished_at, lease_until, EXTRACT(epoch FROM lease_until - pg_catalog.clock_timestamp())::float8 AS left,
+       next_attempt_at, expires_at, retained_until, operation, resolved_by, sealed_by, node
   FROM idempotency.records ${OF_KEY} AND key = $1`;
 
 const quoteName = (name) => `"${name.replace(/"/g, '""')}"`;
@@ -94,11 +95,9 @@ export async function about(database) {
 }
 
 export async function inFlight(database) {
-    return { in_flight: await database.part(IN_FLIGHT) };
-}
-
-export async function abandoned(database) {
-    return { abandoned: await database.part(ABANDONED) };
+    const part = await database.part(IN_FLIGHT);
+    if (part.rows) await addSeals(database, part.rows);
+    return { in_flight: part };
 }
 
 export async function sweeper(database) {
@@ -106,8 +105,17 @@ export async function sweeper(database) {
     return { sweeper: sweepers, stores };
 }
 
-export async function policies(database) {
-    return { policies: await database.part(POLICIES) };
+// All policies, and of a scope the options in force.
+export async function policies(database, asked) {
+    const [all, changed] = await Promise.all([database.part(POLICIES), database.part(CHANGED_SETTINGS)]);
+    const scope = typeof asked.scope === 'string' ? asked.scope : null;
+    return { policies: all, changed, ...(scope === null ? {} : { in_force: await inForce(database, scope) }) };
+}
+
+async function inForce(database, scope) {
+    const schema = await schemaOf(database);
+    if (schema.problem) return schema;
+    return database.part(`SELECT option, value, source, origin FROM ${quoteName(schema.name)}.idem_policy($1::text)`, [scope]);
 }
 
 export async function encryption(database) {
@@ -116,8 +124,10 @@ export async function encryption(database) {
 }
 
 export async function decisions(database) {
-    return { decisions: await decided(database, latestDecisions) };
+    return { decisions: await latestDecisions(database, MOST) };
 }
+
+export const latestDecisions = (database, most) => decided(database, latest(most));
 
 // The view of all nodes reads every record of each; the view of this node uses an index, and on a
 // single server shows everything.
@@ -127,21 +137,34 @@ async function decided(database, question, values) {
     return database.part(question(alone ? 'idempotency.decisions_here' : 'idempotency.decisions'), values);
 }
 
-// Fewer roles may read the column `error` than the others.
-async function attempts(database, values) {
+// { name } of the schema with the functions, or { problem }.
+async function schemaOf(database) {
+    const part = await database.part(
+        `SELECT n.nspname::text AS name FROM pg_catalog.pg_extension e
+           JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'idempotency'`);
+    if (part.problem) return part;
+    return part.rows[0] ?? { problem: { kind: 'absent', message: 'extension "idempotency" is not in this database' } };
+}
+
+// An operator's function opens sealed holders and errors. The view has what it can without it; fewer
+// roles may read its column `error` than the others.
+async function attempts(database, schema, values) {
+    if (!schema.problem) {
+        const opened = await database.part(
+            `SELECT *, NULL::text AS node FROM ${quoteName(schema.name)}.idem_attempts($1::text, scope => $2::text, principal => $3::text)
+              ORDER BY attempt DESC LIMIT ${MOST}`, values);
+        if (!opened.problem) return opened;
+    }
     const all = await database.part(attemptsOfKey('error,'), values);
     if (all.problem?.kind !== 'denied') return all;
     return { ...(await database.part(attemptsOfKey(''), values)), without: 'error' };
 }
 
-async function explanation(database, values, sent) {
-    const [extension] = await database.rows(
-        `SELECT n.nspname::text AS schema FROM pg_catalog.pg_extension e
-           JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'idempotency'`);
-    if (!extension) return { problem: { kind: 'absent', message: 'extension "idempotency" is not in this database' } };
+async function explanation(database, schema, values, sent) {
+    if (schema.problem) return schema;
     return database.part(
         `SELECT pg_catalog.to_jsonb(e) AS explanation
-           FROM ${quoteName(extension.schema)}.idem_explain($1::text, request => $4::jsonb, scope => $2::text, principal => $3::text,
+           FROM ${quoteName(schema.name)}.idem_explain($1::text, request => $4::jsonb, scope => $2::text, principal => $3::text,
                 method => $5::text, path => $6::text) e`,
         [...values, ...sent]);
 }
@@ -151,12 +174,13 @@ const text = (value) => (typeof value === 'string' ? value : '');
 export async function key(database, asked) {
     const values = [text(asked.key), text(asked.scope), text(asked.principal)];
     const sent = [asked.request, asked.method, asked.path].map((value) => text(value).trim() || null);
-    const caught = (promise) => promise.catch((error) => ({ problem: database.describe(error) }));
-    const [explained, record, tries, decisionsOfIt] = await Promise.all([
-        caught(explanation(database, values, sent)),
+    const schema = await schemaOf(database);
+    const [explained, record, tries, decisionsOfIt, changed] = await Promise.all([
+        explanation(database, schema, values, sent),
         database.part(RECORD, values),
-        attempts(database, values),
+        attempts(database, schema, values),
         decided(database, decisionsOfKey, values),
+        database.part(CHANGED_SETTINGS),
     ]);
-    return { explanation: explained, record, attempts: tries, decisions: decisionsOfIt };
+    return { explanation: explained, record, attempts: tries, decisions: decisionsOfIt, changed };
 }

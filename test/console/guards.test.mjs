@@ -10,8 +10,10 @@ import { before, test } from 'node:test';
 import { parseArguments, UsageError } from '../server/arguments.mjs';
 import { Database } from '../server/database.mjs';
 import { COUNTERS, Sampler } from '../server/samples.mjs';
+import { actionsOf, argumentsOf } from '../page/bulk.mjs';
+import { escaped, unescaped } from '../page/fields.mjs';
 import { actionsFor } from '../page/key.mjs';
-import { decision, quoteLiteral } from '../page/statements.mjs';
+import { decision, decisionForAll, decisionForEach, quoteLiteral } from '../page/statements.mjs';
 import { createDatabase, HOSTILE, HOSTILE_SCOPE, run, startConsole, until, WITH_EXTENSION } from './helpers.mjs';
 
 const SELF = { host: process.env.PGHOST, port: Number(process.env.PGPORT), user: process.env.PGUSER, dbname: 'guards' };
@@ -158,6 +160,33 @@ test('a record that has failed can be given back, one with an answer can only be
     assert.deepEqual(offered('completed'), ['forget']);
     assert.equal(decision({ schema: 'public', key: 'k', scope: 's', principal: '', action: 'reopen', given: { error: 'was down', reason: 'ticket 1' } }),
         "SELECT idem_resolve('k', 'reopen', scope => 's', error => 'was down', reason => 'ticket 1');");
+});
+
+test('a decision about many names what chooses them, and passes what has changed', () => {
+    assert.deepEqual(argumentsOf({ scope: 'pay/*', status: 'abandoned', claimed: 'over-1 hour' }), { matched: { scope: 'pay/*', status: 'in_progress', older_than: '1 hour' } });
+    for (const filters of [{ key: 'a', status: 'unknown' }, { status: 'unknown', claimed: 'last-1 hour' }, { scope: 's' }, { status: 'waiting' }, { status: 'running' }, { status: 'completed' }]) {
+        assert.equal(argumentsOf(filters).matched, undefined, JSON.stringify(filters));
+    }
+    assert.deepEqual(actionsOf(['unknown', 'exhausted']), ['complete', 'fail']);
+    assert.deepEqual(actionsOf(['unknown', 'failed']), []);
+    assert.equal(decisionForAll({ schema: 'my Schema', action: 'fail', given: { reason: 'it\'s', status_code: '410', body: '' }, matched: { scope: 's', status: 'unknown' } }),
+        "CALL \"my Schema\".idem_resolve_all('fail', scope => 's', status => 'unknown', status_code => 410, reason => 'it''s');");
+    assert.match(decisionForEach({ schema: 'public', action: 'release', given: { reason: 'r' }, rows: [{ key: 'k\'', scope: 's', principal: '', claimed_at: '2026-01-01 00:00:00.123456+00' }] }),
+        /idem_resolve_idle\(key, 'release', scope => scope, principal => principal, claimed_at => claimed_at, reason => 'r'\)\s+FROM \(VALUES\s+\('k''', 's', '', '2026-01-01 00:00:00\.123456\+00'::timestamptz\)/);
+});
+
+test('a release of what may be running says so', () => {
+    const asked = { schema: 'public', key: 'k', scope: '', principal: '', action: 'release', given: { reason: 'r' } };
+    assert.equal(decision({ ...asked, evenIfRunning: true }), "SELECT idem_resolve('k', 'release', even_if_running => true, reason => 'r');");
+    assert.equal(decision(asked), "SELECT idem_resolve('k', 'release', reason => 'r');");
+});
+
+test('fields escape what can\'t be seen, and give it back unchanged', () => {
+    for (const text of [...NASTY, '\\u{202e}', 'C:\\u{5c}', '\\\\u{41}']) {
+        assert.equal(unescaped(escaped(text)), text);
+        assert.doesNotMatch(escaped(text), /[\u202e\u00a0\u{e0041}]/u);
+    }
+    assert.equal(escaped('a\u202eb\\c'), 'a\\u{202E}b\\c');
 });
 
 // ---- arguments ----

@@ -1,6 +1,7 @@
 // A server's databases and roles, consoles of script/console, and a browser. PGHOST, PGPORT and PGUSER name
 // a superuser on a throw-away server; SCRIPT is script/console; CONTROL starts and stops the server.
 import { execFileSync, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import pg from 'pg';
 import { chromium } from 'playwright-core';
@@ -28,6 +29,19 @@ export async function createDatabase(name, ...statements) {
 }
 
 export const WITH_EXTENSION = 'CREATE EXTENSION idempotency';
+
+const KEY_FILE = `${process.env.WORK}/console.keys`;
+
+// A key file with these ids, the first of them current; without ids there is no file. Waits until the
+// database has read it.
+export async function useKeys(database, ...ids) {
+    const lines = ids.map((id, at) => `('${id} ${createHash('sha256').update(id).digest('base64')}${at === 0 ? ' current' : ''}')`);
+    if (ids.length > 0) await run('postgres', `COPY (VALUES ${lines.join(', ')}) TO PROGRAM 'umask 077 && cat >"${KEY_FILE}.new" && mv "${KEY_FILE}.new" "${KEY_FILE}"'`);
+    await run('postgres', ids.length > 0 ? `ALTER SYSTEM SET idempotency.encryption_key_file = '${KEY_FILE}'` : 'ALTER SYSTEM RESET idempotency.encryption_key_file');
+    await run('postgres', 'SELECT pg_reload_conf()');
+    await until(async () => (await run(database, 'SELECT string_agg(key_id, \' \' ORDER BY current DESC, key_id) AS ids FROM idempotency.keys_here() WHERE available'))[0].ids
+        === (ids.length > 0 ? [ids[0], ...ids.slice(1).sort()].join(' ') : null), `the keys ${ids}`);
+}
 
 // A new console, and its whole output.
 export async function startConsole(t, args, environment = {}) {
@@ -93,14 +107,25 @@ export async function openPage(t, browser, address, options = {}) {
     return page;
 }
 
-export const PAGES = ['in_flight', 'outcomes', 'abandoned', 'key', 'decisions', 'policies', 'sweeper', 'encryption'];
+export const PAGES = ['overview', 'records', 'key', 'in_flight', 'outcomes', 'decisions', 'policies', 'sweeper', 'encryption'];
 
-// Follows the link, and waits for the page's queries.
-export async function visit(page, name) {
-    await page.click(`nav a[href="#${name}"]`);
-    await page.waitForFunction((wanted) => document.querySelector('nav a[aria-current]').hash === `#${wanted}` &&
+// Waits for the page's queries.
+async function read(page, name) {
+    await page.waitForFunction((wanted) => document.querySelector('nav a[aria-current]')?.hash.split('?')[0] === `#${wanted}` &&
         document.querySelector('#content') && !/Reading…/.test(document.querySelector('#content').textContent) &&
         document.querySelector('#content').childElementCount > 0, name);
+}
+
+// Follows the link of a page.
+export async function visit(page, name) {
+    await page.click(`nav a[href="#${name}"]`);
+    await read(page, name);
+}
+
+// Goes to an address: a page with what is looked for, such as records?status=unknown.
+export async function goTo(page, address) {
+    await page.evaluate((hash) => { location.hash = hash; }, `#${address}`);
+    await read(page, address.split('?')[0]);
 }
 
 export async function lookUp(page, { scope = '', principal = '', key }) {
@@ -110,7 +135,7 @@ export async function lookUp(page, { scope = '', principal = '', key }) {
     await page.fill('#key-principal', principal);
     await page.fill('#key-key', key);
     await page.press('#key-key', 'Enter');
-    await page.waitForSelector('#content h2:text-is("Decisions")');
+    await page.waitForSelector('#content h2:text-is("Timeline")');
 }
 
 // Rows of every kind: claims in flight and abandoned, failed tries, policies, a decision.

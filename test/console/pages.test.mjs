@@ -1,10 +1,9 @@
 // Each page in a browser: empty, and with data; by keyboard and in dark mode; with hostile keys.
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
 import {
-    createDatabase, HOSTILE, HOSTILE_SCOPE, launch, lookUp, openPage, PAGES, run, seed, startConsole, until, visit, WITH_EXTENSION,
+    createDatabase, goTo, HOSTILE, HOSTILE_SCOPE, launch, lookUp, openPage, PAGES, run, seed, startConsole, until, useKeys as useKeysOf, visit, WITH_EXTENSION,
 } from './helpers.mjs';
 
 let browser;
@@ -28,8 +27,8 @@ const text = (page) => page.locator('#content').innerText();
 // ---- each page ----
 
 const EMPTY = {
-    in_flight: /Nothing is in flight\./, outcomes: /No scope has been used/, abandoned: /No claim is abandoned\./,
-    key: /Enter a key\./, decisions: /There are no decisions\./, policies: /There is no policy/, sweeper: /Backlog\s+0/,
+    overview: /Unknown\s+0\s+none[\s\S]*There are no records yet\./, records: /No record is like that\./,
+    in_flight: /Nothing is in flight\./, outcomes: /No scope has been used/, key: /Enter a key/, decisions: /There are no decisions\./, policies: /There is no policy/, sweeper: /Backlog\s+0/,
     encryption: /There are no keys, and no policy has encrypt\./,
 };
 
@@ -50,12 +49,14 @@ test('the address loses the token, and the page shows role and database', async 
     const page = await openPage(t, browser, shared.address);
     assert.equal(page.url(), shared.url);
     assert.match(await page.innerText('#where'), /Role postgres, database shop on 127\.0\.0\.1:\d+, PostgreSQL \d+.*, idempotency [\d.]+, read only/);
-    // A reload keeps it; another tab has none.
+    // A reload keeps it; another browser has none.
     await page.reload();
     await page.waitForSelector('#where b');
-    const other = await page.context().newPage();
-    await other.goto(shared.url);
-    await other.waitForSelector('[data-kind=token]');
+    const other = await browser.newContext();
+    t.after(() => other.close());
+    const stranger = await other.newPage();
+    await stranger.goto(shared.url);
+    await stranger.waitForSelector('[data-kind=token]');
 });
 
 test('in flight: leased claims with their keys, transactions with their pids', async (t) => {
@@ -66,20 +67,13 @@ test('in flight: leased claims with their keys, transactions with their pids', a
     const page = await openPage(t, browser, shared.address);
     await visit(page, 'in_flight');
     const row = page.locator('#content tr', { hasText: 'order-7' });
-    assert.match(await row.innerText(), /leased\s+payments\/charge\s+acme\s+order-7\s+worker-3/);
+    assert.match(await row.innerText(), /leased\s+order-7\s+payments\/charge\s+acme\s+worker-3/);
     assert.match(await page.locator('#content tr', { hasText: 'transactional' }).innerText(), /checkout/);
     await holder.query('ROLLBACK');
     await page.locator('#content tr', { hasText: 'transactional' }).waitFor({ state: 'detached' });
-    await row.getByRole('button', { name: 'Explain' }).click();
+    await row.getByRole('link', { name: 'order-7' }).click();
     await page.waitForSelector('#answer');
     assert.match(await page.innerText('#answer'), /would answer in_progress[\s\S]*A committed claim has a live lease/);
-    assert.equal(page.url(), `${shared.url}#key`, 'no key in the address');
-});
-
-test('abandoned: unknown claims are distinguished from those to take over', async (t) => {
-    const page = await openPage(t, browser, shared.address);
-    await visit(page, 'abandoned');
-    assert.match(await page.locator('#content tr', { hasText: 'r-815' }).innerText(), /^unknown\s+refunds\s+r-815\s+worker-1/);
 });
 
 test('outcomes: a chart for each scope, with a line where something happened', async (t) => {
@@ -116,53 +110,49 @@ test('outcomes: a chart for each scope, with a line where something happened', a
     assert.deepEqual(page.wrong, []);
 });
 
-test('key: attempts with their errors, the policy with its sources, and the differences', async (t) => {
+test('key: summary, timeline, policy with what says so, and the differences of a request', async (t) => {
     const page = await openPage(t, browser, shared.address);
     await lookUp(page, { scope: 'payments/hook', key: 'evt_7' });
     assert.match(await page.innerText('#answer'), /would answer replay/);
-    const attempts = await page.locator('[aria-label=Attempts]').innerText();
-    assert.match(attempts, /2\s+completed\s+worker 2[\s\S]*1\s+retryable\s+worker 1[\s\S]*connection refused <b>/);
-    assert.match(await page.locator('[aria-label="Policy in force"]').innerText(), /retention\s+7 days\s+policy: payments\/\*/);
+    const order = await page.locator('#content h2').allInnerTexts();
+    assert.deepEqual(order.slice(1), ['Timeline', 'Decide', 'Policy in force', 'Details']);
+    assert.match(await page.innerText('.timeline'), /Attempt 1 retryable\s+by worker 1[\s\S]*connection refused <b>[\s\S]*Attempt 2 completed 200\s+by worker 2[\s\S]*in 6 d 23 h\s+Key is forgotten/);
+    const policy = page.locator('[aria-label="Policy in force"]');
+    assert.match(await policy.innerText(), /retention\s+7 d\s+the policy payments\/\*/);
+    assert.doesNotMatch(await policy.innerText(), /max_attempts/, 'defaults are folded');
     await lookUp(page, { scope: 'refunds', key: 'r-816' });
-    assert.match(await page.locator('[aria-label=Decisions]').innerText(), /fail\s+postgres\s+ticket 816: the bank says no/);
-    await page.fill('#key-scope', 'payments/charge');
-    await page.fill('#key-principal', 'acme');
-    await page.fill('#key-key', 'order-7');
-    await page.click('summary');
+    assert.match(await page.innerText('.timeline'), /Decision fail by postgres\s+ticket 816: the bank says no/);
+    await goTo(page, 'key?scope=payments/charge&principal=acme&key=order-7');
+    assert.match(await page.innerText('[aria-label=Lease]'), /length\s+5 min/);
+    await page.click('#lookup > summary');
+    await page.click('#compare > summary');
     await page.fill('#key-request', '{"amount": 101, "to": "acme"}');
-    await page.click('button[type=submit]');
+    await page.click('#lookup button[type=submit]');
     await page.waitForSelector('[aria-label="Differences"]');
     assert.match(await page.innerText('#answer'), /would answer mismatch/);
     assert.match(await page.locator('[aria-label="Differences"]').innerText(), /\$\.amount\s+changed/);
+    assert.doesNotMatch(page.url(), /101/, 'no request in the address');
     await page.fill('#key-request', '{"amount"');
-    await page.click('button[type=submit]');
+    await page.click('#lookup button[type=submit]');
     await page.waitForSelector('.problem:has-text("22P02")');
 });
 
 test('policies, decisions, sweeper', async (t) => {
     const page = await openPage(t, browser, shared.address);
     await visit(page, 'policies');
-    assert.match(await text(page), /payments\/\*[\s\S]*store_request true/);
+    assert.match(await page.locator('.policy', { hasText: 'payments/*' }).innerText(), /retention\s+7 d[\s\S]*store_request\s+yes/);
+    await page.fill('#policy-scope', 'payments/eu');
+    await page.press('#policy-scope', 'Enter');
+    await page.waitForSelector('#in-force table');
+    assert.match(await page.innerText('#in-force'), /lease\s+5 min\s+the policy payments\/\*[\s\S]*26 options as by default/);
     await visit(page, 'decisions');
-    assert.match(await page.locator('#content tr', { hasText: 'policy_set' }).first().innerText(), /postgres/);
-    assert.match(await text(page), /the bank cannot be asked twice/);
+    assert.match(await page.locator('#content tr', { hasText: 'the bank cannot be asked twice' }).first().innerText(), /policy_set\s+refunds\s+keep_history yes\s+on_lease_expiry unknown/);
+    assert.match(await page.locator('#content tr', { hasText: 'ticket 816' }).innerText(), /status unknown → failed/);
     await visit(page, 'sweeper');
     assert.match(await text(page), /Removed in total\s+0[\s\S]*idempotency\.record\s+(heap|sql)/);
 });
 
 // ---- encryption ----
-
-const KEY_FILE = `${process.env.WORK}/console.keys`;
-
-// A key file with these ids, the first of them current; without ids there is no file.
-async function useKeys(...ids) {
-    const lines = ids.map((id, at) => `('${id} ${createHash('sha256').update(id).digest('base64')}${at === 0 ? ' current' : ''}')`);
-    if (ids.length > 0) await run('postgres', `COPY (VALUES ${lines.join(', ')}) TO PROGRAM 'umask 077 && cat >"${KEY_FILE}.new" && mv "${KEY_FILE}.new" "${KEY_FILE}"'`);
-    await run('postgres', ids.length > 0 ? `ALTER SYSTEM SET idempotency.encryption_key_file = '${KEY_FILE}'` : 'ALTER SYSTEM RESET idempotency.encryption_key_file');
-    await run('postgres', 'SELECT pg_reload_conf()');
-    await until(async () => (await run('sealed', 'SELECT string_agg(key_id, \' \' ORDER BY current DESC, key_id) AS ids FROM idempotency.keys_here() WHERE available'))[0].ids
-        === (ids.length > 0 ? [ids[0], ...ids.slice(1).sort()].join(' ') : null), `the keys ${ids}`);
-}
 
 // Sessions of the console notice a reload at their next query, one after the other.
 async function counted(page, pattern) {
@@ -171,6 +161,8 @@ async function counted(page, pattern) {
         return pattern.test(await text(page));
     }, `${pattern} on the page`);
 }
+
+const useKeys = (...ids) => useKeysOf('sealed', ...ids);
 
 const seal = (...keys) => Promise.all(keys.map((key) => run('sealed', `SELECT idem_begin($1, '{"card": 4711}', scope => 'cards', holder => 'till', lease => '1 hour')`, [key])));
 
@@ -198,7 +190,7 @@ test('encryption: the keys, the records that each has encrypted, and the next st
     await page.focus('#pause');
     await tabTo(page, 'count');
     await page.keyboard.press('Enter');
-    await page.waitForSelector('#content td.number:text-is("2")');
+    await page.waitForSelector('#content td.number div:text-is("2")');
     assert.equal((await focused(page)).name, 'count');
     await tabTo(page, 'Copy');
     await page.keyboard.press('Enter');
@@ -248,12 +240,14 @@ test('input of clients stays text on every page', async (t) => {
     for (const name of PAGES) {
         await visit(page, name);
         if (name === 'outcomes') await page.locator('.chart', { hasText: 'onload' }).waitFor();
-        if (['in_flight', 'abandoned'].includes(name)) assert.ok((await text(page)).includes('<img src=x onerror=window.hit=1>\'"\\`${hit}U+202E</script>'), name);
+        if (['in_flight', 'records'].includes(name)) assert.ok((await text(page)).includes('<img src=x onerror=window.hit=1>\'"\\`${hit}U+202E</script>'), name);
         if (['in_flight', 'policies'].includes(name)) assert.ok((await text(page)).includes(HOSTILE_SCOPE), name);
     }
     await lookUp(page, { scope: 'refunds', key: HOSTILE });
     await page.waitForSelector('#answer');
-    assert.equal(await page.locator('img, script:not([src]), svg[onload]').count(), 0);
+    assert.equal(await page.locator('main img, script:not([src]), svg[onload]').count(), 0);
+    assert.match(await page.inputValue('#key-key'), /\\u\{202E\}/, 'a field shows it as well');
+    assert.equal(await page.evaluate(() => [...document.querySelectorAll('input')].some((one) => /[\u202a-\u202e\u2066-\u2069]/.test(one.value))), false);
     assert.equal(await page.evaluate(() => window.hit), undefined);
     assert.deepEqual(page.wrong, []);
 });
@@ -284,8 +278,7 @@ test('the page\'s own rules stop scripts', async (t) => {
 test('the statement that is copied decides about that key and no other', async (t) => {
     const page = await openPage(t, browser, shared.address);
     await lookUp(page, { scope: 'refunds', key: HOSTILE });
-    await page.waitForSelector('#action');
-    await page.selectOption('#action', 'fail');
+    await page.selectOption('#decide-action', 'fail');
     await page.fill('#decide-reason', 'it\'s "ticket" \\ 817; --');
     await page.fill('#decide-status_code', '410');
     await page.click('.statement button');
@@ -296,9 +289,9 @@ test('the statement that is copied decides about that key and no other', async (
     const before = await count();
     await run('shop', copied);
     assert.equal(await count(), before + 1);
-    await page.click('button[type=submit]');
-    await page.waitForSelector('[aria-label=Decisions] tbody tr');
-    assert.match(await page.locator('[aria-label=Decisions]').innerText(), /it's "ticket" \\ 817; --/);
+    await page.click('#again');
+    await page.waitForSelector('.timeline .decision');
+    assert.match(await page.innerText('.timeline'), /it's "ticket" \\ 817; --/);
     assert.match(await page.innerText('#answer'), /would answer replay/);
 });
 
@@ -346,10 +339,11 @@ test('everything is reached and done by keyboard', async (t) => {
     await page.keyboard.type('r-815');
     await page.keyboard.press('Enter');
     await page.waitForSelector('#answer');
-    await tabTo(page, 'action');
+    await tabTo(page, 'decide-action');
     await page.keyboard.press('ArrowDown');
-    assert.equal(await page.inputValue('#action'), 'complete');
-    assert.equal((await focused(page)).name, 'action');
+    await page.keyboard.press('ArrowDown');
+    assert.equal(await page.inputValue('#decide-action'), 'complete');
+    assert.equal((await focused(page)).name, 'decide-action');
     await tabTo(page, 'decide-reason');
     await page.keyboard.type('ticket 1');
     assert.equal((await focused(page)).name, 'decide-reason');
@@ -362,10 +356,10 @@ test('everything is reached and done by keyboard', async (t) => {
 
 test('a refresh keeps the focus', async (t) => {
     const page = await openPage(t, browser, shared.address);
-    await visit(page, 'abandoned');
-    await page.waitForSelector('#content button');
+    await visit(page, 'in_flight');
+    await page.waitForSelector('#content a.key');
     const mark = await page.evaluate(() => {
-        const button = document.querySelector('#content button');
+        const button = document.querySelector('#content a.key');
         button.focus();
         button.dataset.old = 'yes';
         return button.dataset.id;
@@ -374,7 +368,7 @@ test('a refresh keeps the focus', async (t) => {
     assert.equal(await page.evaluate(() => document.activeElement.dataset.id), mark);
     // Paused, it is not read.
     await page.click('#pause');
-    await page.evaluate(() => { document.querySelector('#content button').dataset.old = 'yes'; });
+    await page.evaluate(() => { document.querySelector('#content a.key').dataset.old = 'yes'; });
     const asked = [];
     page.on('request', (request) => asked.push(request.url()));
     await page.waitForTimeout(2500);
@@ -413,7 +407,7 @@ for (const colorScheme of ['light', 'dark']) {
         const page = await openPage(t, browser, shared.address, { colorScheme });
         for (const name of PAGES) {
             await visit(page, name);
-            if (name === 'key') await lookUp(page, { scope: 'refunds', key: 'r-816' });
+            if (name === 'key') await lookUp(page, { scope: 'refunds', key: 'r-815' });
             const { least, page: background } = await contrast(page);
             assert.ok(least.ratio >= 4.5, `${name}: "${least.text}" has a contrast of ${least.ratio}`);
             assert.ok(colorScheme === 'dark' ? background < 0.05 : background > 0.8, `${name}: background ${background}`);
@@ -441,16 +435,15 @@ test('charts follow when the colours change', async (t) => {
 
 test('of a cluster, each row has its node', async (t) => {
     const page = await openPage(t, browser, shared.address);
-    await visit(page, 'abandoned');
+    await visit(page, 'records');
     assert.equal(await page.locator('th', { hasText: 'Node' }).count(), 0, 'none on a single server');
-    await page.route('**/api/abandoned', async (route) => {
+    await page.route('**/api/records', async (route) => {
         const response = await route.fetch();
         const answer = await response.json();
-        answer.abandoned.rows.forEach((row, at) => { row.node = `worker${at}:5432`; });
+        answer.records.rows.forEach((row, at) => { row.node = `worker${at}:5432`; });
         await route.fulfill({ response, json: answer });
     });
-    await visit(page, 'policies');
-    await visit(page, 'abandoned');
+    await page.click('#again');
     await page.waitForSelector('th:has-text("Node")');
     assert.match(await text(page), /worker0:5432/);
 });

@@ -2,7 +2,7 @@
 // a test: nothing is compared.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import pg from 'pg';
-import { createDatabase, launch, lookUp, openPage, run, startConsole, visit, WITH_EXTENSION } from './helpers.mjs';
+import { createDatabase, goTo, launch, openPage, run, startConsole, visit, WITH_EXTENSION } from './helpers.mjs';
 
 const SECONDS = 40; // of traffic, for the charts
 
@@ -27,6 +27,11 @@ async function populate() {
             ${error ? `PERFORM idem_fail('r-815', scope => 'refunds', principal => 'acme', token => claim.token, error => '${error}', retryable => true, retry_after => '0');` : ''}
         END $$`);
     }
+    await run('pictures', "SELECT idem_policy_set('parcels', max_attempts => 1)");
+    await run('pictures', `DO $$ DECLARE claim idem_claim; BEGIN FOR n IN 1..3 LOOP
+            claim := idem_begin('parcel-' || 4710 + n, scope => 'parcels', principal => 'zenith', holder => 'carrier-1');
+            PERFORM idem_fail('parcel-' || 4710 + n, scope => 'parcels', principal => 'zenith', token => claim.token, error => 'no such address', retryable => true);
+        END LOOP; END $$`);
     await run('pictures', "SELECT idem_resolve('r-814', 'fail', scope => 'refunds', reason => 'ticket 814: refunded by hand')");
     await run('pictures', "SELECT idem_begin('r-816', scope => 'refunds', holder => 'worker-1', lease => '10 ms')");
 }
@@ -42,7 +47,7 @@ async function traffic(client, second) {
 
 async function shoot(page, name) {
     const session = await page.context().newCDPSession(page);
-    const { data } = await session.send('Page.captureScreenshot', { format: 'webp', quality: 70 });
+    const { data } = await session.send('Page.captureScreenshot', { format: 'webp', quality: 60 });
     writeFileSync(`${process.env.PICTURES}/${name}.webp`, Buffer.from(data, 'base64'));
 }
 
@@ -74,15 +79,21 @@ async function main() {
     const client = await connect();
     await client.query("BEGIN; SELECT idem_begin('order-8', scope => 'stripe')");
     for (const colorScheme of ['light', 'dark']) {
-        const page = await openPage(t, browser, address, { colorScheme, viewport: { width: 1100, height: 760 } });
-        for (const name of ['in_flight', 'outcomes', 'abandoned']) {
-            await visit(page, name);
-            if (name === 'outcomes') await page.waitForSelector('.chart canvas');
-            await shoot(page, `${name}-${colorScheme}`);
-        }
-        await page.setViewportSize({ width: 1100, height: 1500 });
-        await lookUp(page, { scope: 'refunds', principal: 'acme', key: 'r-815' });
-        await page.fill('#decide-reason', 'ticket 815: the bank never got it');
+        const page = await openPage(t, browser, address, { colorScheme, viewport: { width: 1180, height: 760 } });
+        await goTo(page, 'overview');
+        await page.waitForSelector('.shares');
+        await shoot(page, `overview-${colorScheme}`);
+        await visit(page, 'outcomes');
+        await page.waitForSelector('.chart canvas');
+        await shoot(page, `outcomes-${colorScheme}`);
+        await goTo(page, 'records?status=waiting');
+        for (const key of ['r-815', 'r-816']) await page.check(`[aria-label="Select ${key}"]`);
+        await shoot(page, `records-${colorScheme}`);
+        await page.setViewportSize({ width: 1180, height: 1000 });
+        await goTo(page, 'key?scope=refunds&principal=acme&key=r-815');
+        await page.selectOption('#decide-action', 'complete');
+        await page.fill('#decide-status_code', '200');
+        await page.fill('#decide-reason', 'ticket 815: the bank has refunded it');
         await page.evaluate(() => document.activeElement.blur());
         await shoot(page, `key-${colorScheme}`);
     }
