@@ -168,7 +168,7 @@ test('a live holder is warned of, and confirmed before there is a statement', as
     assert.equal(await page.locator('.decide .statement').count(), 0);
     await page.check('#decide-running');
     const statement = await page.innerText('.decide pre');
-    assert.match(statement, /^SELECT idem_resolve\('k', 'release', .*reason => 'the machine is gone'\);$/);
+    assert.match(statement, /^SELECT idem_resolve\('k', 'release', even_if_running => true, reason => 'the machine is gone'\);$/);
     await run('living', statement);
     assert.deepEqual(await run('living', "SELECT status FROM idempotency.records WHERE key = 'k'"), [{ status: 'retryable' }]);
 });
