@@ -66,7 +66,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.options IS 'the options in force for a scope';
 
---: idem_operator_policy plpgsql definer
+--: idem_staff_policy plpgsql definer
 BEGIN
     PERFORM idempotency.check_name(scope COLLATE "C", 'scope', true);
     RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope COLLATE "C") o;

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '2122fac1eae46fbd';
+    digest constant text := '95bc926b7cab8cf3';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -517,7 +517,7 @@ CREATE INDEX attempt_retained_until ON idempotency.attempt (retained_until);
 CREATE INDEX attempt_sealed_by ON idempotency.attempt (sealed_by) WHERE sealed_by IS NOT NULL;
 --; routine idempotency.granted_here
 -- The grants of a cluster: see rights.cpp.
-CREATE FUNCTION idempotency.granted_here(role name, operator boolean) RETURNS boolean
+CREATE FUNCTION idempotency.granted_here(role name, operator boolean, administrator boolean) RETURNS boolean
     LANGUAGE sql STRICT SET search_path = pg_catalog, pg_temp
     AS $body$
 SELECT true
@@ -534,10 +534,11 @@ $body$;
 COMMENT ON FUNCTION idempotency.revoked_here IS 'revokes a row of idempotency.granted on this node';
 --; table idempotency.granted
 CREATE TABLE idempotency.granted (
-    role     name NOT NULL,
-    operator boolean NOT NULL,
+    role          name NOT NULL,
+    operator      boolean NOT NULL,
+    administrator boolean NOT NULL,
     CONSTRAINT granted_pkey PRIMARY KEY (role),
-    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator))
+    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator, administrator))
 );
 --; other
 COMMENT ON TABLE idempotency.granted IS 'grants of idem_grant in a cluster, on every node; empty on a single server';
@@ -3817,33 +3818,38 @@ COMMENT ON FUNCTION idempotency.activity_of IS 'a session in an explanation';
 -- idem_grant and idem_revoke: plain GRANT and REVOKE by the caller, who must own the functions
 -- (src/operate/rights.cpp).
 
-CREATE FUNCTION idempotency.routines(operators boolean) RETURNS text
+CREATE FUNCTION idempotency.routines(of_right text) RETURNS text
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
   FROM pg_proc p
  WHERE p.proowner = (SELECT c.relowner FROM pg_class c WHERE c.oid = 'idempotency.record'::regclass)
-   AND CASE WHEN operators THEN
-           (p.pronamespace = to_regnamespace('@extschema@') AND p.proname = ANY ('{idem_attempts,idem_await_claims,idem_cleanup,idem_erase,idem_erase_decisions,idem_explain,idem_forget,idem_forget_principal,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_resolve,idem_resolve_all,idem_resolve_idle,idem_stats_reset,idem_verify_sealed}'))
-           OR (p.pronamespace = 'idempotency'::regnamespace AND p.proname = ANY ('{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,is_erased,check_forget}'))
-       ELSE
-           (p.pronamespace = to_regnamespace('@extschema@') AND p.proname = ANY ('{idem_begin,idem_checkpoint,idem_complete,idem_execute,idem_extend,idem_fail,idem_get,idem_once,idem_release,idem_unknown}'))
-           OR (p.pronamespace = 'idempotency'::regnamespace AND p.proname = ANY ('{operation_begins,error_is_final,operation_ends}'))
+   AND CASE p.pronamespace
+       WHEN to_regnamespace('@extschema@') THEN p.proname = ANY (CASE of_right
+            WHEN 'protocol' THEN '{idem_begin,idem_checkpoint,idem_complete,idem_execute,idem_extend,idem_fail,idem_get,idem_once,idem_release,idem_unknown}'::name[]
+            WHEN 'operator' THEN '{idem_attempts,idem_await_claims,idem_erase,idem_erase_decisions,idem_explain,idem_forget,idem_forget_principal,idem_policy,idem_resolve,idem_resolve_all,idem_resolve_idle}'::name[]
+            WHEN 'administrator' THEN '{idem_cleanup,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_stats_reset,idem_verify_sealed}'::name[] END)
+       -- The parts of those that run with the rights of their caller.
+       WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
+            WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]
+            WHEN 'operator' THEN '{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,is_erased,check_forget}'::name[] END)
        END $$;
-COMMENT ON FUNCTION idempotency.routines IS 'the functions that idem_grant grants';
+COMMENT ON FUNCTION idempotency.routines IS 'the functions that idem_grant grants with a right';
 --; routine idempotency.rights_of
 CREATE FUNCTION idempotency.rights_of(role regrole) RETURNS jsonb
     LANGUAGE sql STABLE AS $$
 SELECT jsonb_build_object(
     'protocol', coalesce(bool_or(p.proname = 'idem_begin'), false),
-    'operator', coalesce(bool_or(p.proname = 'idem_resolve'), false))
+    'operator', coalesce(bool_or(p.proname = 'idem_resolve'), false),
+    'administrator', coalesce(bool_or(p.proname = 'idem_cleanup'), false))
   FROM pg_proc p, aclexplode(p.proacl) a
  WHERE p.pronamespace = to_regnamespace('@extschema@') AND a.grantee = role $$;
 COMMENT ON FUNCTION idempotency.rights_of IS 'what a role may call';
 --; routine idempotency.change_rights
-CREATE FUNCTION idempotency.change_rights(function text, action text, role regrole, operators boolean, reason text) RETURNS void
+CREATE FUNCTION idempotency.change_rights(function text, action text, role regrole, rights text[], reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
     before jsonb;
+    one text;
 BEGIN
     IF role IS NULL THEN
         PERFORM idempotency.refuse('role must not be null', NULL, 'Pass a value.', '22004');
@@ -3852,15 +3858,13 @@ BEGIN
     END IF;
     PERFORM idempotency.check_reason(reason);
     before := idempotency.rights_of(role);
-    IF action = 'grant' THEN
-        EXECUTE format('GRANT USAGE ON SCHEMA idempotency TO %s', role);
-        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', idempotency.routines(false), role);
-        IF operators THEN EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', idempotency.routines(true), role); END IF;
-    ELSE
-        EXECUTE format('REVOKE EXECUTE ON ROUTINE %s, %s FROM %s', idempotency.routines(false), idempotency.routines(true), role);
-        IF role <> 'pg_monitor'::regrole THEN
-            EXECUTE format('REVOKE USAGE ON SCHEMA idempotency FROM %s', role);
-        END IF;
+    IF action = 'grant' THEN EXECUTE format('GRANT USAGE ON SCHEMA idempotency TO %s', role); END IF;
+    FOREACH one IN ARRAY array_remove(rights, NULL) LOOP
+        EXECUTE format('%s EXECUTE ON ROUTINE %s %s %s', upper(action), idempotency.routines(one),
+                       CASE action WHEN 'grant' THEN 'TO' ELSE 'FROM' END, role);
+    END LOOP;
+    IF action = 'revoke' AND role <> 'pg_monitor'::regrole THEN
+        EXECUTE format('REVOKE USAGE ON SCHEMA idempotency FROM %s', role);
     END IF;
     PERFORM idempotency.write_audit(action, role => (SELECT r.rolname FROM pg_roles r WHERE r.oid = role),
                                     before => before, after => idempotency.rights_of(role), reason => reason);
@@ -5135,22 +5139,28 @@ $body$;
 COMMENT ON FUNCTION @extschema@.idem_stats_reset IS 'set the counters of this database to zero';
 REVOKE ALL ON FUNCTION @extschema@.idem_stats_reset FROM PUBLIC;
 --; routine @extschema@.idem_grant
-CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false, reason text DEFAULT NULL) RETURNS void
+CREATE FUNCTION @extschema@.idem_grant(
+    role regrole,
+    operator boolean DEFAULT false,
+    reason text DEFAULT NULL,
+    administrator boolean DEFAULT false
+) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    PERFORM idempotency.change_rights('GRANT', 'grant', role, coalesce(operator, false), reason);
+    PERFORM idempotency.change_rights('GRANT', 'grant', role, ARRAY['protocol', CASE WHEN operator THEN 'operator' END,
+                                                                    CASE WHEN administrator THEN 'administrator' END], reason);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_grant
-    IS 'let a role call the protocol, and the operators'' functions if wanted';
+    IS 'let a role call the protocol, and the functions for operators or administrators if wanted';
 REVOKE ALL ON FUNCTION @extschema@.idem_grant FROM PUBLIC;
 --; routine @extschema@.idem_revoke
 CREATE FUNCTION @extschema@.idem_revoke(role regrole, reason text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    PERFORM idempotency.change_rights('REVOKE', 'revoke', role, false, reason);
+    PERFORM idempotency.change_rights('REVOKE', 'revoke', role, '{protocol,operator,administrator}', reason);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_revoke IS 'take back the grants of idem_grant';
@@ -5400,12 +5410,25 @@ SELECT coalesce(jsonb_agg(to_jsonb(g)), '[]') FROM (
      WHERE installed -> 'views' ? c.oid::regclass::text) g
  WHERE g.grantee NOT IN (0, g.owner, 'pg_monitor'::regrole) $$;
 
--- Roles that may call all of these routines: they have been granted them by idem_grant.
-CREATE FUNCTION idempotency.updating_callers(rights jsonb, routines text) RETURNS oid[]
-    LANGUAGE sql AS $$
-SELECT ARRAY(SELECT g.grantee FROM jsonb_to_recordset(rights) g (identity text, grantee oid)
-              WHERE g.identity = ANY (string_to_array(routines, ', '))
-              GROUP BY 1 HAVING count(*) >= cardinality(string_to_array(routines, ', '))) $$;
+-- Roles that may call all routines of a right: they have been granted them by idem_grant. An operator of
+-- an installation without administrators was both.
+CREATE FUNCTION idempotency.updating_callers(rights jsonb) RETURNS jsonb
+    LANGUAGE plpgsql AS $$
+DECLARE
+    knows_administrators constant boolean := to_regprocedure('idempotency.routines(text)') IS NOT NULL;
+    all_callers jsonb := '[]';
+    right_asked text;
+    names text[];
+BEGIN
+    FOREACH right_asked IN ARRAY '{protocol,operator,administrator}'::text[] LOOP
+        EXECUTE format('SELECT string_to_array(idempotency.routines(%L), '', '')',
+                       CASE WHEN knows_administrators THEN right_asked ELSE (right_asked <> 'protocol')::text END) INTO names;
+        all_callers := all_callers || (SELECT coalesce(jsonb_agg(jsonb_build_object('of_right', right_asked, 'role', c.grantee)), '[]') FROM (
+            SELECT g.grantee FROM jsonb_to_recordset(rights) g (identity text, grantee oid) WHERE g.identity = ANY (names)
+             GROUP BY 1 HAVING count(*) >= cardinality(names)) c);
+    END LOOP;
+    RETURN all_callers;
+END $$;
 
 -- Removes triggers and rights, and comments: what the file does not make anew has none in the end.
 CREATE FUNCTION idempotency.updating_clear(installed jsonb, rights jsonb) RETURNS void
@@ -5595,13 +5618,12 @@ CREATE FUNCTION idempotency.updating(script text, installed jsonb, steps text[])
     LANGUAGE plpgsql AS $$
 DECLARE
     rights jsonb;
-    callers oid[];
-    operators oid[];
+    callers jsonb;
+    one record;
 BEGIN
     PERFORM idempotency.updating_lock(ARRAY(SELECT jsonb_array_elements_text(installed -> 'tables')));
     rights := idempotency.updating_rights(installed);
-    callers := idempotency.updating_callers(rights, idempotency.routines(false));
-    operators := idempotency.updating_callers(rights, idempotency.routines(true));
+    callers := idempotency.updating_callers(rights);
     PERFORM idempotency.updating_clear(installed, rights);
     FOR i IN 1 .. cardinality(steps) / 2 LOOP
         IF string_to_array(steps[2 * i - 1], '.')::integer[] > string_to_array(installed ->> 'version', '.')::integer[] THEN
@@ -5617,12 +5639,9 @@ BEGIN
     PERFORM idempotency.updating_drop_stale(installed);
     PERFORM idempotency.updating_close(script, installed);
     PERFORM idempotency.updating_grant(rights);
-    -- The protocol may have got new functions.
-    FOR i IN 1 .. cardinality(callers) LOOP
-        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', idempotency.routines(false), callers[i]::regrole);
-    END LOOP;
-    FOR i IN 1 .. cardinality(operators) LOOP
-        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', idempotency.routines(true), operators[i]::regrole);
+    -- A right may have got new functions.
+    FOR one IN SELECT c ->> 'of_right' AS of_right, (c ->> 'role')::oid::regrole AS role FROM jsonb_array_elements(callers) c LOOP
+        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', idempotency.routines(one.of_right), one.role);
     END LOOP;
 END $$;
 $updater$;

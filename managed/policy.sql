@@ -473,7 +473,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.write_policy IS 'writes a policy';
 
---: idem_operator_policy_set plpgsql definer
+--: idem_administrator_policy_set plpgsql definer
 DECLARE
     p idempotency.policy;
     old jsonb;
@@ -498,7 +498,7 @@ BEGIN
     END IF;
 END
 
---: idem_operator_policy_alter plpgsql definer
+--: idem_administrator_policy_alter plpgsql definer
 DECLARE
     p idempotency.policy;
     given jsonb;
@@ -543,7 +543,7 @@ BEGIN
     END IF;
 END
 
---: idem_operator_policy_drop plpgsql definer
+--: idem_administrator_policy_drop plpgsql definer
 DECLARE
     now constant timestamptz := clock_timestamp();
     left_over record;

@@ -152,7 +152,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and decisions';
 
---: idem_operator_cleanup plpgsql definer
+--: idem_administrator_cleanup plpgsql definer
 DECLARE
     most bigint := coalesce(max_rows, 9223372036854775807);
     started constant timestamptz := clock_timestamp();
@@ -239,7 +239,7 @@ BEGIN
         HINT = 'Count outcomes where the functions are called.';
 END
 
---: idem_operator_stats_reset plpgsql
+--: idem_administrator_stats_reset plpgsql
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'there are no statistics without the module',
         HINT = 'Count outcomes where the functions are called.';
@@ -251,13 +251,13 @@ BEGIN
         HINT = 'Use the module on the nodes of a Citus cluster.';
 END
 
---: idem_operator_verify_sealed plpgsql
+--: idem_administrator_verify_sealed plpgsql
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
         HINT = 'Use the module.';
 END
 
---: idem_operator_reseal plpgsql
+--: idem_administrator_reseal plpgsql
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
         HINT = 'Use the module.';

@@ -47,12 +47,25 @@ SELECT coalesce(jsonb_agg(to_jsonb(g)), '[]') FROM (
      WHERE installed -> 'views' ? c.oid::regclass::text) g
  WHERE g.grantee NOT IN (0, g.owner, 'pg_monitor'::regrole) $$;
 
--- Roles that may call all of these routines: they have been granted them by idem_grant.
-CREATE FUNCTION idempotency.updating_callers(rights jsonb, routines text) RETURNS oid[]
-    LANGUAGE sql AS $$
-SELECT ARRAY(SELECT g.grantee FROM jsonb_to_recordset(rights) g (identity text, grantee oid)
-              WHERE g.identity = ANY (string_to_array(routines, ', '))
-              GROUP BY 1 HAVING count(*) >= cardinality(string_to_array(routines, ', '))) $$;
+-- Roles that may call all routines of a right: they have been granted them by idem_grant. An operator of
+-- an installation without administrators was both.
+CREATE FUNCTION idempotency.updating_callers(rights jsonb) RETURNS jsonb
+    LANGUAGE plpgsql AS $$
+DECLARE
+    knows_administrators constant boolean := to_regprocedure('idempotency.routines(text)') IS NOT NULL;
+    all_callers jsonb := '[]';
+    right_asked text;
+    names text[];
+BEGIN
+    FOREACH right_asked IN ARRAY '{protocol,operator,administrator}'::text[] LOOP
+        EXECUTE format('SELECT string_to_array(idempotency.routines(%L), '', '')',
+                       CASE WHEN knows_administrators THEN right_asked ELSE (right_asked <> 'protocol')::text END) INTO names;
+        all_callers := all_callers || (SELECT coalesce(jsonb_agg(jsonb_build_object('of_right', right_asked, 'role', c.grantee)), '[]') FROM (
+            SELECT g.grantee FROM jsonb_to_recordset(rights) g (identity text, grantee oid) WHERE g.identity = ANY (names)
+             GROUP BY 1 HAVING count(*) >= cardinality(names)) c);
+    END LOOP;
+    RETURN all_callers;
+END $$;
 
 -- Removes triggers and rights, and comments: what the file does not make anew has none in the end.
 CREATE FUNCTION idempotency.updating_clear(installed jsonb, rights jsonb) RETURNS void
@@ -242,13 +255,12 @@ CREATE FUNCTION idempotency.updating(script text, installed jsonb, steps text[])
     LANGUAGE plpgsql AS $$
 DECLARE
     rights jsonb;
-    callers oid[];
-    operators oid[];
+    callers jsonb;
+    one record;
 BEGIN
     PERFORM idempotency.updating_lock(ARRAY(SELECT jsonb_array_elements_text(installed -> 'tables')));
     rights := idempotency.updating_rights(installed);
-    callers := idempotency.updating_callers(rights, idempotency.routines(false));
-    operators := idempotency.updating_callers(rights, idempotency.routines(true));
+    callers := idempotency.updating_callers(rights);
     PERFORM idempotency.updating_clear(installed, rights);
     FOR i IN 1 .. cardinality(steps) / 2 LOOP
         IF string_to_array(steps[2 * i - 1], '.')::integer[] > string_to_array(installed ->> 'version', '.')::integer[] THEN
@@ -264,11 +276,8 @@ BEGIN
     PERFORM idempotency.updating_drop_stale(installed);
     PERFORM idempotency.updating_close(script, installed);
     PERFORM idempotency.updating_grant(rights);
-    -- The protocol may have got new functions.
-    FOR i IN 1 .. cardinality(callers) LOOP
-        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', idempotency.routines(false), callers[i]::regrole);
-    END LOOP;
-    FOR i IN 1 .. cardinality(operators) LOOP
-        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', idempotency.routines(true), operators[i]::regrole);
+    -- A right may have got new functions.
+    FOR one IN SELECT c ->> 'of_right' AS of_right, (c ->> 'role')::oid::regrole AS role FROM jsonb_array_elements(callers) c LOOP
+        EXECUTE format('GRANT EXECUTE ON ROUTINE %s TO %s', idempotency.routines(one.of_right), one.role);
     END LOOP;
 END $$;

@@ -104,7 +104,7 @@ SELECT idem_complete('shared', scope => 'privileges', principal => session_user,
 RESET SESSION AUTHORIZATION;
 
 -- Operators get their functions, and still no table. Who resolved is the session's user.
-SELECT idem_grant('regress_idem_other', operator => true);
+SELECT idem_grant('regress_idem_other', operator => true, administrator => true);
 SET SESSION AUTHORIZATION regress_idem_other;
 SELECT idem_policy_set('privileges', ttl => '1 hour');
 SELECT idem_policy_drop('privileges');

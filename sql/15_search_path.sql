@@ -53,7 +53,7 @@ SELECT what FROM hostile.log;
 TRUNCATE hostile.log;
 
 -- Every function, as a role that depends on the owner's rights.
-SELECT idem_grant('regress_idem_victim', operator => true);
+SELECT idem_grant('regress_idem_victim', operator => true, administrator => true);
 SET ROLE regress_idem_victim;
 SELECT idem_policy_set('path*', ttl => '1 hour', max_attempts => 3, retry_base => '0', exclude_fields => '{ts}',
                        drop_headers => '{Date}', allowed_role => 'regress_idem_victim', on_lease_expiry => 'takeover');

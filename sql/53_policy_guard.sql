@@ -8,8 +8,8 @@ CREATE ROLE regress_clerk;
 CREATE ROLE regress_vault;
 CREATE ROLE regress_teller IN ROLE regress_vault;
 CREATE ROLE regress_keeper NOINHERIT IN ROLE regress_vault;
-SELECT idem_grant('regress_operator', operator => true), idem_grant('regress_teller', operator => true),
-       idem_grant('regress_keeper', operator => true);
+SELECT idem_grant('regress_operator', operator => true, administrator => true), idem_grant('regress_teller', operator => true, administrator => true),
+       idem_grant('regress_keeper', operator => true, administrator => true);
 GRANT USAGE ON SCHEMA test TO PUBLIC;
 
 -- The result of a statement: nothing else is left of it.
@@ -122,7 +122,7 @@ DELETE FROM idempotency.policy WHERE scope_pattern LIKE 'hand*%';
 ALTER TABLE idempotency.policy ADD CONSTRAINT policy_star_at_the_end
     CHECK (scope_pattern OPERATOR(pg_catalog.!~~) '%*_%');
 
--- Encryption: an operator may begin it and not end it; with a role, its members may.
+-- Encryption: an administrator may begin it and not end it; with a role, its members may.
 SELECT idem_policy_set('sealed*', encrypt => true), idem_policy_set('sealed/role', encrypt => true, allowed_role => 'regress_vault');
 TRUNCATE tries;
 INSERT INTO tries (statement) VALUES
@@ -153,7 +153,7 @@ SELECT statement, test.tried(statement) FROM tries ORDER BY number;
 
 -- The owner of the table, who need not be a superuser.
 CREATE ROLE regress_owner;
-SELECT idem_grant('regress_owner', operator => true);
+SELECT idem_grant('regress_owner', operator => true, administrator => true);
 GRANT ALL ON SCHEMA idempotency TO regress_owner;
 ALTER TABLE idempotency.policy OWNER TO regress_owner;
 SET ROLE regress_owner;

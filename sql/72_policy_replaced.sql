@@ -39,7 +39,7 @@ SELECT idem_policy_set('replaced', ttl => '1 day'), idem_policy_set('replaced*',
 -- A right is asked for first: the answer says nothing of a closed scope.
 SELECT idem_policy_alter('replaced', allowed_role => 'regress_replacer');
 CREATE ROLE regress_stranger;
-SELECT idem_grant('regress_stranger', operator => true);
+SELECT idem_grant('regress_stranger', administrator => true);
 SET ROLE regress_stranger;
 SELECT idem_policy_set('replaced', ttl => '1 day');
 \echo :SQLSTATE

@@ -2,8 +2,9 @@
 -- and views always to the schema "idempotency".
 --
 -- Every role may call a function unless its rights are revoked here. idem_grant grants the revoked ones
--- by the beginning of their symbol in the library: idem_operator_ to operators only, idem_owner_ to no
--- role, all others to every role that it is called for.
+-- by the beginning of their symbol in the library: idem_operator_ to operators only, idem_administrator_
+-- to administrators only, idem_staff_ to both, idem_owner_ to no role, all others to every role that it is
+-- called for.
 
 \echo Use "CREATE EXTENSION idempotency" to load this file. \quit
 
@@ -408,7 +409,7 @@ SELECT pg_extension_config_dump('idempotency.record', '');
 SELECT pg_extension_config_dump('idempotency.policy', '');
 
 -- The grants of a cluster: see rights.cpp.
-CREATE FUNCTION idempotency.granted_here(role name, operator boolean) RETURNS boolean
+CREATE FUNCTION idempotency.granted_here(role name, operator boolean, administrator boolean) RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'idem_owner_granted_here';
 COMMENT ON FUNCTION idempotency.granted_here IS 'applies a row of idempotency.granted on this node';
 
@@ -417,10 +418,11 @@ CREATE FUNCTION idempotency.revoked_here() RETURNS trigger
 COMMENT ON FUNCTION idempotency.revoked_here IS 'revokes a row of idempotency.granted on this node';
 
 CREATE TABLE idempotency.granted (
-    role     name NOT NULL,
-    operator boolean NOT NULL,
+    role          name NOT NULL,
+    operator      boolean NOT NULL,
+    administrator boolean NOT NULL,
     CONSTRAINT granted_pkey PRIMARY KEY (role),
-    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator))
+    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator, administrator))
 );
 COMMENT ON TABLE idempotency.granted IS 'grants of idem_grant in a cluster, on every node; empty on a single server';
 CREATE TRIGGER revoked_here
@@ -1198,7 +1200,7 @@ COMMENT ON PROCEDURE @extschema@.idem_forget_principal
 REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_cleanup';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_administrator_cleanup';
 COMMENT ON FUNCTION @extschema@.idem_cleanup
     IS 'remove up to max_rows expired records; returns how many';
 REVOKE ALL ON FUNCTION @extschema@.idem_cleanup FROM PUBLIC;
@@ -1240,7 +1242,7 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     reason text DEFAULT NULL,
     replace boolean DEFAULT false
 ) RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_set';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_administrator_policy_set';
 COMMENT ON FUNCTION @extschema@.idem_policy_set
     IS 'create the policy of a scope, or of all scopes with the same beginning; replace it if told to';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_set FROM PUBLIC;
@@ -1282,45 +1284,50 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     unset text[] DEFAULT NULL,
     reason text DEFAULT NULL
 ) RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_alter';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_administrator_policy_alter';
 COMMENT ON FUNCTION @extschema@.idem_policy_alter
     IS 'change the named options of a policy';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_alter FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEFAULT NULL) RETURNS boolean
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy_drop';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_administrator_policy_drop';
 COMMENT ON FUNCTION @extschema@.idem_policy_drop IS 'drop a policy; false if there is none';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy_drop FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_policy(scope text DEFAULT '')
     RETURNS TABLE (option text, value text, source text, origin text)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_policy';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_staff_policy';
 COMMENT ON FUNCTION @extschema@.idem_policy
     IS 'options in force for a scope, and their sources: policy, setting or default';
 REVOKE ALL ON FUNCTION @extschema@.idem_policy FROM PUBLIC;
 
 CREATE PROCEDURE @extschema@.idem_reseal(batch bigint DEFAULT 200, INOUT remaining bigint DEFAULT NULL)
-    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_operator_reseal';
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_administrator_reseal';
 COMMENT ON PROCEDURE @extschema@.idem_reseal
     IS 'encrypt again, with the current key, all values of other keys; commits after each batch';
 REVOKE ALL ON PROCEDURE @extschema@.idem_reseal FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_verify_sealed()
     RETURNS TABLE (key_id text, records bigint, unopened bigint, scope text, principal text, key text, why text)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_verify_sealed';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_administrator_verify_sealed';
 COMMENT ON FUNCTION @extschema@.idem_verify_sealed
     IS 'decrypt all encrypted values of this node; for each key, the records that fail';
 REVOKE ALL ON FUNCTION @extschema@.idem_verify_sealed FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_stats_reset() RETURNS void
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_stats_reset';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_administrator_stats_reset';
 COMMENT ON FUNCTION @extschema@.idem_stats_reset IS 'set the counters of this database to zero';
 REVOKE ALL ON FUNCTION @extschema@.idem_stats_reset FROM PUBLIC;
 
-CREATE FUNCTION @extschema@.idem_grant(role regrole, operator boolean DEFAULT false, reason text DEFAULT NULL) RETURNS void
+CREATE FUNCTION @extschema@.idem_grant(
+    role regrole,
+    operator boolean DEFAULT false,
+    reason text DEFAULT NULL,
+    administrator boolean DEFAULT false
+) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_grant';
 COMMENT ON FUNCTION @extschema@.idem_grant
-    IS 'let a role call the protocol, and the operators'' functions if wanted';
+    IS 'let a role call the protocol, and the functions for operators or administrators if wanted';
 REVOKE ALL ON FUNCTION @extschema@.idem_grant FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole, reason text DEFAULT NULL) RETURNS void

@@ -151,7 +151,7 @@ Datum stats_reset(FunctionCallInfo fcinfo) {
 
 IDEM_FUNCTION(idem_operator_resolve, idem::operate::at_its_records<idem::operate::resolve>);
 IDEM_FUNCTION(idem_operator_forget, idem::operate::at_its_records<idem::operate::forget>);
-IDEM_FUNCTION(idem_operator_cleanup, idem::operate::cleanup);
+IDEM_FUNCTION(idem_administrator_cleanup, idem::operate::cleanup);
 IDEM_FUNCTION(idem_claim_lives, idem::operate::claim_lives);
 IDEM_FUNCTION(idem_scope_stats, idem::operate::scope_stats);
-IDEM_FUNCTION(idem_operator_stats_reset, idem::operate::stats_reset);
+IDEM_FUNCTION(idem_administrator_stats_reset, idem::operate::stats_reset);

@@ -310,5 +310,5 @@ Datum reseal(FunctionCallInfo fcinfo) {
 }  // namespace idem::operate
 
 IDEM_FUNCTION(idem_keys_here, idem::operate::keys_here);
-IDEM_FUNCTION(idem_operator_verify_sealed, idem::operate::verify_sealed);
-IDEM_FUNCTION(idem_operator_reseal, idem::operate::reseal);
+IDEM_FUNCTION(idem_administrator_verify_sealed, idem::operate::verify_sealed);
+IDEM_FUNCTION(idem_administrator_reseal, idem::operate::reseal);

@@ -234,8 +234,8 @@ Datum changed(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::operate
 
-IDEM_FUNCTION(idem_operator_policy_set, idem::operate::set);
-IDEM_FUNCTION(idem_operator_policy_alter, idem::operate::alter);
-IDEM_FUNCTION(idem_operator_policy_drop, idem::operate::drop);
-IDEM_FUNCTION(idem_operator_policy, idem::operate::in_force);
+IDEM_FUNCTION(idem_administrator_policy_set, idem::operate::set);
+IDEM_FUNCTION(idem_administrator_policy_alter, idem::operate::alter);
+IDEM_FUNCTION(idem_administrator_policy_drop, idem::operate::drop);
+IDEM_FUNCTION(idem_staff_policy, idem::operate::in_force);
 IDEM_FUNCTION(idem_policy_changed, idem::operate::changed);

@@ -6,6 +6,8 @@
 // check grants: Citus runs it also when it fills the copy of a new node, before it creates the
 // triggers. A trigger revokes when a row is deleted.
 
+#include <iterator>
+
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"
 #include "pg/boundary.hpp"
@@ -22,9 +24,40 @@ using namespace api;
 
 namespace {
 
-// Functions that the install script has revoked from PUBLIC.
-constexpr const char* kProtocol = "p.prosrc !~ '^idem_(operator|owner)_'";
-constexpr const char* kOperator = "p.prosrc ~ '^idem_operator_'";
+// What a role may have: the functions that the install script has revoked from PUBLIC, by the
+// beginning of their symbols. Neither of the two rights to operate implies the other, so only the
+// functions of one of them tell that a role has it. The columns of idempotency.granted, after the
+// role, are those that may be had besides the protocol.
+struct Right {
+    const char* name;
+    const char* functions;
+    const char* its_own;
+};
+
+constexpr const char* kOfProtocol = "p.prosrc !~ '^idem_(operator|administrator|staff|owner)_'";
+
+constexpr Right kRights[] = {
+    {"protocol", kOfProtocol, kOfProtocol},
+    {"operator", "p.prosrc ~ '^idem_(operator|staff)_'", "p.prosrc ~ '^idem_operator_'"},
+    {"administrator", "p.prosrc ~ '^idem_(administrator|staff)_'",
+     "p.prosrc ~ '^idem_administrator_'"},
+};
+constexpr int kRightCount = static_cast<int>(std::size(kRights));
+constexpr int kProtocol = 0;
+constexpr int kOperator = 1;
+constexpr int kAdministrator = 2;
+
+struct Rights {
+    bool has[kRightCount];
+};
+
+Rights chosen(bool as_operator, bool as_administrator) {
+    Rights rights{};
+    rights.has[kProtocol] = true;
+    rights.has[kOperator] = as_operator;
+    rights.has[kAdministrator] = as_administrator;
+    return rights;
+}
 
 // Their names with schema and arguments. Regprocedure qualifies them, because only pg_catalog is on
 // the search_path. pg_init_privs keeps the fact that the install script revoked them, whatever was
@@ -46,49 +79,47 @@ const char* function_list(const char* which) {
     return functions;
 }
 
-void give_here(const char* role, bool with_operator) {
-    pg::run([role, with_operator] {
+void give_here(const char* role, const Rights& rights) {
+    pg::run([role, &rights] {
         pg::keep_ddl_to_this_node();
-        constexpr const char* kGrant = "GRANT EXECUTE ON ROUTINE %s TO %s";
-        pg::execute(psprintf(kGrant, function_list(kProtocol), role));
-        if (with_operator) pg::execute(psprintf(kGrant, function_list(kOperator), role));
+        for (int i = 0; i < kRightCount; i++)
+            if (rights.has[i])
+                pg::execute(psprintf("GRANT EXECUTE ON ROUTINE %s TO %s",
+                                     function_list(kRights[i].functions), role));
     });
 }
 
 void take_here(const char* role) {
     pg::run([role] {
         pg::keep_ddl_to_this_node();
-        for (const char* which : {kProtocol, kOperator})
-            pg::execute(
-                psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s", function_list(which), role));
+        for (const Right& right : kRights)
+            pg::execute(psprintf("REVOKE EXECUTE ON ROUTINE %s FROM %s",
+                                 function_list(right.functions), role));
     });
 }
 
 // Asks the functions themselves: a row of idempotency.granted outlives its role, and a new role of
 // the same name has no rights yet.
-bool has_here(Oid role, const char* which) {
+bool has_here(Oid role, const Right& right) {
     return pg::holds(
         psprintf("EXISTS (SELECT FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_proc p"
                  " ON p.pronamespace = e.extnamespace, pg_catalog.aclexplode(p.proacl) a"
                  " WHERE e.extname = 'idempotency' AND %s AND a.grantee = %u)",
-                 which, role));
+                 right.its_own, role));
 }
 
 // For the audit, with the changes of this command.
 Jsonb* rights_of(Oid role) {
-    bool protocol;
-    bool decides;
+    Rights rights;
     CommandCounterIncrement();
     PushActiveSnapshot(GetLatestSnapshot());
     pg::run([&] {
-        protocol = has_here(role, kProtocol);
-        decides = has_here(role, kOperator);
+        for (int i = 0; i < kRightCount; i++) rights.has[i] = has_here(role, kRights[i]);
     });
     PopActiveSnapshot();
-    pg::JsonbObject rights = pg::begin_object();
-    pg::add_flag(&rights, "protocol", protocol);
-    pg::add_flag(&rights, "operator", decides);
-    return pg::end_object(&rights);
+    pg::JsonbObject object = pg::begin_object();
+    for (int i = 0; i < kRightCount; i++) pg::add_flag(&object, kRights[i].name, rights.has[i]);
+    return pg::end_object(&object);
 }
 
 // Changes what a role may call.
@@ -104,13 +135,17 @@ void audited(const char* action, Oid role, const text* reason, Change change) {
     claim::audit(what);
 }
 
-void give_everywhere(Oid oid, const char* role, bool with_operator) {
-    pg::run([oid, role, with_operator] {
-        bool is_operator = with_operator || has_here(oid, kOperator);
+void give_everywhere(Oid oid, const char* role, const Rights& rights) {
+    pg::run([oid, role, &rights] {
+        auto keeps = [oid, &rights](int right) {
+            return rights.has[right] || has_here(oid, kRights[right]) ? "true" : "false";
+        };
         pg::execute(
-            psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, %s)"
-                     " ON CONFLICT (role) DO UPDATE SET operator = EXCLUDED.operator",
-                     quote_literal_cstr(role), is_operator ? "true" : "false"));
+            psprintf("INSERT INTO idempotency.granted (role, operator, administrator)"
+                     " VALUES (%s, %s, %s) ON CONFLICT (role) DO UPDATE"
+                     " SET operator = EXCLUDED.operator,"
+                     " administrator = EXCLUDED.administrator",
+                     quote_literal_cstr(role), keeps(kOperator), keeps(kAdministrator)));
     });
 }
 
@@ -119,25 +154,25 @@ void take_everywhere(const char* role) {
     pg::run([role] {
         const char* name = quote_literal_cstr(role);
         pg::execute(
-            psprintf("INSERT INTO idempotency.granted (role, operator) VALUES (%s, false)"
-                     " ON CONFLICT (role) DO NOTHING",
+            psprintf("INSERT INTO idempotency.granted (role, operator, administrator)"
+                     " VALUES (%s, false, false) ON CONFLICT (role) DO NOTHING",
                      name));
         pg::execute(psprintf("DELETE FROM idempotency.granted WHERE role = %s", name));
     });
 }
 
-// idem_grant(role, operator, reason)
+// idem_grant(role, operator, reason, administrator)
 Datum grant_rights(FunctionCallInfo fcinfo) {
     if (PG_ARGISNULL(0)) raise_null("role");
     Oid oid = PG_GETARG_OID(0);
     const char* role = GetUserNameFromId(oid, false);
     pg::require_writable("GRANT");
-    bool with_operator = bool_or(fcinfo, 1, false);
+    Rights rights = chosen(bool_or(fcinfo, 1, false), bool_or(fcinfo, 3, false));
     audited("grant", oid, reason_or_null(fcinfo, 2), [&] {
         if (store::is_distributed())
-            give_everywhere(oid, role, with_operator);
+            give_everywhere(oid, role, rights);
         else
-            give_here(quote_identifier(role), with_operator);
+            give_here(quote_identifier(role), rights);
     });
     PG_RETURN_VOID();
 }
@@ -164,10 +199,11 @@ bool counts_here(const char* role) {
     return pg::has_citus() && OidIsValid(get_role_oid(role, true));
 }
 
-// The table's check of a row: role, operator.
+// The table's check of a row: role, operator, administrator.
 Datum granted_here(FunctionCallInfo fcinfo) {
     const char* role = NameStr(*PG_GETARG_NAME(0));
-    if (counts_here(role)) give_here(quote_identifier(role), PG_GETARG_BOOL(1));
+    if (counts_here(role))
+        give_here(quote_identifier(role), chosen(PG_GETARG_BOOL(1), PG_GETARG_BOOL(2)));
     PG_RETURN_BOOL(true);
 }
 

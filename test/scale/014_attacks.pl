@@ -10,7 +10,7 @@ my $tenant = principal_on($nodes[1]);
 $coordinator->safe_psql('postgres', q{
 	CREATE ROLE app LOGIN;
 	SELECT idem_grant('app');
-	INSERT INTO idempotency.granted VALUES ('app', false), ('gone', true)});
+	INSERT INTO idempotency.granted VALUES ('app', false, false), ('gone', true, true)});
 
 # The holder's session is on the coordinator, and unknown on the node that will have the record.
 my $holder = session($coordinator);
@@ -33,7 +33,7 @@ subtest 'a caller that looks first and then claims' => sub {
 	$_->quit foreach $caller, $owner;
 };
 
-is($_, 'app|f', 'granted is what roles have') foreach on_each('SELECT * FROM idempotency.granted');
+is($_, 'app|f|f', 'granted is what roles have') foreach on_each('SELECT * FROM idempotency.granted');
 is(begin_claim($_, 'looked', principal => $tenant)->{outcome}, 'replay', $_->name . ' replays') foreach @nodes;
 is(begin_claim($_, 'held', principal => $tenant)->{outcome}, 'in_progress', 'the claim is still held, says ' . $_->name)
   foreach @nodes;
@@ -81,10 +81,14 @@ subtest 'a role that has the name of an operator' => sub {
 		DROP ROLE bob;
 		CREATE ROLE bob LOGIN;
 		SELECT idem_grant('bob')});
-	my $may = 'SELECT idem_cleanup(1)';
+	my $may = q{SELECT idem_erase('none')};
 	is(try_sql($_, "SET ROLE bob; $may"), '42501', 'is none on ' . $_->name) foreach @nodes;
 	$coordinator->safe_psql('postgres', q{SELECT idem_grant('bob', operator => true); SELECT idem_grant('bob')});
-	is(try_sql($_, "SET ROLE bob; $may"), '0', 'stays one when it is, on ' . $_->name) foreach @nodes;
+	is(try_sql($_, "SET ROLE bob; $may"), 'passed', 'stays one when it is, on ' . $_->name) foreach @nodes;
+	is(try_sql($_, 'SET ROLE bob; SELECT idem_cleanup(1)'), '42501', 'and no administrator, on ' . $_->name) foreach @nodes;
+	$coordinator->safe_psql('postgres', q{SELECT idem_grant('bob', administrator => true)});
+	is(try_sql($_, 'SET ROLE bob; SELECT idem_cleanup(1)'), '0', 'who is both, on ' . $_->name) foreach @nodes;
+	is($_, 't|t', 'and stays an operator') foreach on_each(q{SELECT operator, administrator FROM idempotency.granted WHERE role = 'bob'});
 };
 
 done_testing();

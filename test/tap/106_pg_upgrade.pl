@@ -75,7 +75,7 @@ subtest 'pg_upgrade' => sub {
 	is($new->safe_psql('postgres', 'SELECT backlog FROM idempotency.sweeper'),
 		'10', 'the journal came along');
 	$new->safe_psql('postgres', q{CREATE ROLE app; CREATE ROLE support;
-		SELECT idem_grant('app'), idem_grant('support', operator => true)});
+		SELECT idem_grant('app'), idem_grant('support', operator => true, administrator => true)});
 	is($new->safe_psql('postgres', q{
 			SELECT r, count(*) FROM pg_proc AS p, unnest('{app,support}'::name[]) AS r
 			 WHERE p.proname LIKE 'idem\_%' AND p.proacl IS NOT NULL

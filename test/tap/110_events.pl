@@ -151,7 +151,7 @@ subtest 'decisions' => sub {
 		qq(decision=policy_set scope="d*" $by after={"on_lease_expiry": "unknown"}),
 		qq(decision=policy_drop scope="d*" $by before={"on_lease_expiry": "unknown"}));
 
-	$node->safe_psql('postgres', q{CREATE ROLE support; SELECT idem_grant('support', true)});
+	$node->safe_psql('postgres', q{CREATE ROLE support; SELECT idem_grant('support', true, administrator => true)});
 	ask($session, q{SET idempotency.log_events = 'off'; SET idempotency.log_keys = off; SET ROLE support});
 	is_deeply($decide->('off'), [], 'off');
 	ask($session, q{RESET ROLE; SET idempotency.log_events = 'problems'; SET ROLE support});
@@ -164,7 +164,7 @@ subtest 'decisions' => sub {
 	ask($session, 'RESET ROLE');
 	is_deeply(events(sub { ask($session, q{SELECT idem_revoke('support')}) }),
 		[ qq(decision=revoke role="support" decided_by="$me" acting_as="$me")
-			. ' before={"operator": true, "protocol": true} after={"operator": false, "protocol": false}' ],
+			. ' before={"operator": true, "protocol": true, "administrator": true} after={"operator": false, "protocol": false, "administrator": false}' ],
 		'rights');
 	ask($session, q{SET idempotency.log_events = 'all'});
 };

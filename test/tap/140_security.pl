@@ -8,7 +8,8 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE nobody LOGIN;
 	CREATE ROLE app LOGIN;
 	CREATE ROLE support LOGIN;
-	SELECT idem_grant('app'), idem_grant('support', operator => true)});
+	CREATE ROLE upkeep LOGIN;
+	SELECT idem_grant('app'), idem_grant('support', operator => true), idem_grant('upkeep', administrator => true)});
 
 # The objects of the extension in one catalog.
 sub members ($catalog)
@@ -47,13 +48,16 @@ subtest 'rights on functions' => sub {
 		'idem_grant: the protocol');
 	my %known = map { $_ => 1 } @more;
 	is(join(' ', grep { !$known{$_} } split / /, callable('support')),
-		'idem_attempts idem_await_claims idem_cleanup idem_erase idem_erase_decisions idem_explain idem_forget idem_forget_principal idem_policy'
-		  . ' idem_policy_alter idem_policy_drop idem_policy_set idem_reseal idem_resolve idem_resolve_all idem_resolve_idle idem_stats_reset idem_verify_sealed',
+		'idem_attempts idem_await_claims idem_erase idem_erase_decisions idem_explain idem_forget idem_forget_principal idem_policy'
+		  . ' idem_resolve idem_resolve_all idem_resolve_idle',
 		'idem_grant(operator): the decisions');
+	is(join(' ', grep { !$known{$_} } split / /, callable('upkeep')),
+		'idem_cleanup idem_policy idem_policy_alter idem_policy_drop idem_policy_set idem_reseal idem_stats_reset idem_verify_sealed',
+		'idem_grant(administrator): policies and upkeep');
 };
 
 subtest 'no privileges on tables' => sub {
-	foreach my $role (qw(nobody app support))
+	foreach my $role (qw(nobody app support upkeep))
 	{
 		is(count_of(members('pg_class') . qq{ AND o.relkind IN ('r', 'v') AND (
 				has_table_privilege('$role', o.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER')

@@ -526,7 +526,7 @@ sub record_token ($key)
 # ---- rotation ----
 
 # By an operator, who may read no table.
-$primary->safe_psql('postgres', "CREATE ROLE support LOGIN; SELECT idem_grant('support', operator => true)");
+$primary->safe_psql('postgres', "CREATE ROLE support LOGIN; SELECT idem_grant('support', operator => true, administrator => true)");
 
 sub reseal (@options)
 {
