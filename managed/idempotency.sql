@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '95bc926b7cab8cf3';
+    digest constant text := '03185f05c3ea1960';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -773,6 +773,7 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT abandoned bigint,
     OUT encryption_errors bigint,
     OUT store_errors bigint,
+    OUT evicted bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -782,7 +783,7 @@ BEGIN
         HINT = 'Count outcomes where the functions are called.';
 END
 $body$;
-COMMENT ON FUNCTION idempotency.scope_stats IS 'counters of this database, one row per scope; null: the shared row of further scopes';
+COMMENT ON FUNCTION idempotency.scope_stats IS 'counters of this database, one row per scope; null: the shared row of scopes that lost theirs';
 --; view idempotency.stats_here
 -- In the row of the total, "total" is true.
 CREATE VIEW idempotency.stats_here AS
@@ -805,6 +806,7 @@ SELECT scope, GROUPING(scope) = 1 AS total,
        sum(abandoned)::bigint AS abandoned,
        sum(encryption_errors)::bigint AS encryption_errors,
        sum(store_errors)::bigint AS store_errors,
+       sum(evicted)::bigint AS evicted,
        min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()

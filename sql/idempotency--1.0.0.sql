@@ -625,10 +625,11 @@ CREATE FUNCTION idempotency.scope_stats(
     OUT abandoned bigint,
     OUT encryption_errors bigint,
     OUT store_errors bigint,
+    OUT evicted bigint,
     OUT since timestamptz
 ) RETURNS SETOF record
     LANGUAGE c AS 'MODULE_PATHNAME', 'idem_scope_stats';
-COMMENT ON FUNCTION idempotency.scope_stats IS 'counters of this database, one row per scope; null: the shared row of further scopes';
+COMMENT ON FUNCTION idempotency.scope_stats IS 'counters of this database, one row per scope; null: the shared row of scopes that lost theirs';
 
 -- In the row of the total, "total" is true.
 CREATE VIEW idempotency.stats_here AS
@@ -651,6 +652,7 @@ SELECT scope, GROUPING(scope) = 1 AS total,
        sum(abandoned)::bigint AS abandoned,
        sum(encryption_errors)::bigint AS encryption_errors,
        sum(store_errors)::bigint AS store_errors,
+       sum(evicted)::bigint AS evicted,
        min(since) AS since,
        idempotency.this_node() AS node
   FROM idempotency.scope_stats()

@@ -32,6 +32,7 @@ enum class Counter {
     Abandoned,
     EncryptionErrors,
     StoreErrors,
+    Evicted,  // of the shared row: scopes that lost theirs
 };
 
 struct CounterEntry {
@@ -58,6 +59,7 @@ inline constexpr CounterEntry kCounters[] = {
     {Counter::Abandoned, "abandoned"},
     {Counter::EncryptionErrors, "encryption_errors"},
     {Counter::StoreErrors, "store_errors"},
+    {Counter::Evicted, "evicted"},
 };
 inline constexpr int kCounterCount = std::size(kCounters);
 

@@ -227,16 +227,31 @@ subtest 'rights' => sub {
 };
 
 subtest 'more scopes than there is room for' => sub {
+	my $session = session($node);
+	my $has_row = sub { ask($session, "SELECT count(*) FROM idempotency.stats WHERE scope = '$_[0]'") };
+
 	call($node, 'idem_stats_reset');
-	$node->safe_psql('postgres',
-		q{SELECT idem_once('key', 'scope-' || n) FROM generate_series(1, 600) AS n});
-	is(counted('total'), 'executed 600, completed 600', 'all are counted');
-	my $rest = q{SELECT executed FROM idempotency.stats WHERE scope IS NULL AND NOT total};
-	cmp_ok($node->safe_psql('postgres', $rest), '>=', 600 - 512, 'scopes without a row share one');
-	is($node->safe_psql('postgres', q{SELECT count(*) <= 512 FROM idempotency.stats
-			WHERE scope LIKE 'scope-%'}), 't', 'next to scopes with a row');
-	begin_in('executed');
-	is(counted(q{scope = 'executed'}), 'in_progress 1', 'an old scope keeps its row');
+	begin_in('idle');
+	is($has_row->('idle'), '1', 'a scope has a row');
+	foreach my $round (1 .. 5)
+	{
+		ask($session, "SELECT idem_once('key', 'kept')");
+		ask($session, "SELECT count(idem_once('key', 'scope-$round-' || n)) FROM generate_series(1, 400) AS n");
+	}
+	is(counted(q{scope = 'kept'}), 'executed 1, replayed 4, completed 1', 'a scope in use keeps its row');
+	begin_in('new');
+	is(counted(q{scope = 'new'}), 'executed 1', 'a new scope gets one');
+	is($has_row->('idle'), '0', 'of the one unused for longest');
+	is(counted('total'), 'executed 2003, replayed 4, completed 2001', 'whose counts stay in the total');
+	my $evicted = ask($session, 'SELECT evicted FROM idempotency.stats WHERE total');
+	my $rows = ask($session, 'SELECT count(*) FROM idempotency.stats WHERE scope IS NOT NULL');
+	cmp_ok($rows + $evicted, '>=', 2003, 'each scope has a row or was evicted');
+	my $before = $rows . ' ' . $evicted;
+	$node->safe_psql('postgres', q{UPDATE idempotency.record SET retained_until = '-infinity', expires_at = '-infinity'});
+	ask($session, 'SELECT idem_cleanup(NULL)');
+	is(join(' ', map { ask($session, $_) } 'SELECT count(*) FROM idempotency.stats WHERE scope IS NOT NULL',
+			'SELECT evicted FROM idempotency.stats WHERE total'), $before, 'removed records of former scopes evict none');
+	$session->quit;
 };
 
 # A server that can't add shared memory after its start tells how to enable the counters.
