@@ -38,6 +38,8 @@ group_checks() {
         "$ROOT/test/check_schedule" isolation
     check "one version everywhere, a way to it from each older one, a META.json that PGXN takes" \
         "$ROOT/test/check_versions"
+    check "files that name the maintainer name the one of release.conf" "$ROOT/script/release" --same
+    check "a release is refused while its publisher is a placeholder" "$ROOT/test/release_test"
     # A checkout without history makes no release.
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
