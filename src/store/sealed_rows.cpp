@@ -82,21 +82,22 @@ std::int64_t sealed_otherwise(const SealedTable& table, text* key_id) {
     return records;
 }
 
-// Each look continues by the index where the last batch ended. Otherwise it would read the rows of
-// all earlier batches again.
+// Each look continues by the primary key where the last batch ended. Otherwise it would read the
+// rows of all earlier batches again. So the condition must not imply that of the index of sealed
+// rows, which the planner might read and sort for each batch.
 int next_sealed_otherwise(const SealedTable& table, text* key_id, const Record& after, int limit,
                           bool lock, Record* found) {
     bool attempts = has_attempts(table);
     int place = attempts ? kKeyColumns + 1 : kKeyColumns;
     const char* of_records = R"(
         SELECT key, scope, principal FROM %s
-        WHERE sealed_by <> $1 AND ROW(key, scope, principal) > ROW($2, $3, $4)
+        WHERE coalesce(sealed_by, $1) <> $1 AND ROW(key, scope, principal) > ROW($2, $3, $4)
         ORDER BY key, scope, principal LIMIT $5)";
     const char* of_attempts = R"(
         SELECT key, scope, principal, token,
             sealed_by, salt, sealed_holder, sealed_error, sealed_reference
         FROM %s
-        WHERE sealed_by <> $1 AND ROW(key, scope, principal, token) > ROW($2, $3, $4, $5)
+        WHERE coalesce(sealed_by, $1) <> $1 AND ROW(key, scope, principal, token) > ROW($2, $3, $4, $5)
         ORDER BY key, scope, principal, token LIMIT $6 %s)";
     const char* name = pg::qualified_name(table.table);
     const char* how = lock ? "FOR UPDATE SKIP LOCKED" : "";
