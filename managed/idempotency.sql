@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '03185f05c3ea1960';
+    digest constant text := 'a91a3d6d0dded0b3';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -336,7 +336,12 @@ CREATE TABLE idempotency.audit (
     acting_as        text NOT NULL,
     application_name text,
     client_addr      inet,
-    erased           boolean NOT NULL DEFAULT false
+    erased           boolean NOT NULL DEFAULT false,
+    -- Null until the row is linked.
+    number           bigint,
+    link             bytea,
+    salt             bytea,
+    names_digest     bytea
 );
 --; other
 COMMENT ON TABLE idempotency.audit IS 'decisions of operators and of the owner; read it through idempotency.decisions';
@@ -346,6 +351,9 @@ COMMENT ON COLUMN idempotency.audit.role IS 'the role of a grant or revoke';
 COMMENT ON COLUMN idempotency.audit.decided_by IS 'the user of the session';
 COMMENT ON COLUMN idempotency.audit.acting_as IS 'the current user';
 COMMENT ON COLUMN idempotency.audit.erased IS 'principal and key were removed for good';
+COMMENT ON COLUMN idempotency.audit.number IS 'the place in the chain';
+COMMENT ON COLUMN idempotency.audit.link IS 'digest of this row and of the link before it';
+COMMENT ON COLUMN idempotency.audit.names_digest IS 'digest of salt, principal and key; it stays when they are erased';
 --; index idempotency.audit_decided_at
 -- The end of retention.
 CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
@@ -354,6 +362,11 @@ CREATE INDEX audit_decided_at ON idempotency.audit (decided_at);
 CREATE INDEX audit_key ON idempotency.audit (key) WHERE key IS NOT NULL;
 --; index idempotency.audit_key_digest
 CREATE INDEX audit_key_digest ON idempotency.audit (key_digest) WHERE key_digest IS NOT NULL;
+--; index idempotency.audit_number
+-- The chain, and what is not in it yet. Not unique: a restore into a database with decisions must work.
+CREATE INDEX audit_number ON idempotency.audit (number) WHERE number IS NOT NULL;
+--; index idempotency.audit_unlinked
+CREATE INDEX audit_unlinked ON idempotency.audit (decided_at) WHERE number IS NULL;
 --; other
 -- Without an identity, a publication of all tables would refuse deletes.
 ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
@@ -382,6 +395,197 @@ CREATE TRIGGER owner_truncates
     FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
 ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_writes;
 ALTER TABLE idempotency.audit ENABLE ALWAYS TRIGGER owner_truncates;
+--; table idempotency.audit_chain
+-- A row of the audit is linked when it is committed, by the next visit of a sweeper or idem_cleanup:
+-- it gets the next number, and a digest over its content and the link before. So no decision waits for
+-- another one. This is the state of the chain: its newest link, and that of the last row that went by
+-- age. After a restore there may be two rows: the one with the greater number counts.
+CREATE TABLE idempotency.audit_chain (
+    anchor_number bigint NOT NULL DEFAULT 0,
+    anchor_link   bytea NOT NULL DEFAULT '',
+    number        bigint NOT NULL DEFAULT 0,
+    link          bytea NOT NULL DEFAULT '',
+    linked_in     xid8,
+    logged        bigint NOT NULL DEFAULT 0
+);
+--; other
+COMMENT ON TABLE idempotency.audit_chain IS 'newest link of the audit, and of its rows that went by age';
+COMMENT ON COLUMN idempotency.audit_chain.anchor_number IS 'the last row that was removed by age';
+COMMENT ON COLUMN idempotency.audit_chain.linked_in IS 'the transaction that made the newest link';
+COMMENT ON COLUMN idempotency.audit_chain.logged IS 'the newest link that is in the server log';
+--; rows idempotency.audit_chain
+INSERT INTO idempotency.audit_chain DEFAULT VALUES;
+--; other
+-- Without an identity, a publication of all tables would refuse updates.
+ALTER TABLE idempotency.audit_chain REPLICA IDENTITY FULL;
+--; trigger owner_writes ON idempotency.audit_chain
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.audit_chain
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+--; trigger owner_truncates ON idempotency.audit_chain
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.audit_chain
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+ALTER TABLE idempotency.audit_chain ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.audit_chain ENABLE ALWAYS TRIGGER owner_truncates;
+--; routine idempotency.digest_of_texts
+-- The text form of an array distinguishes all lists of texts. The bytes are those of the database.
+CREATE FUNCTION idempotency.digest_of_texts(texts text[]) RETURNS bytea
+    LANGUAGE sql STABLE
+    RETURN sha256(convert_to(texts::text, getdatabaseencoding()));
+COMMENT ON FUNCTION idempotency.digest_of_texts IS 'SHA-256 of a list of texts';
+--; routine idempotency.digest_of_names
+-- The part of a row that an erasure removes. The salt goes with it, so the digest that stays tells
+-- nothing about the names.
+CREATE FUNCTION idempotency.digest_of_names(salt bytea, a idempotency.audit) RETURNS bytea
+    LANGUAGE sql STABLE
+    RETURN sha256(salt || idempotency.digest_of_texts(ARRAY[(a).principal, (a).key, encode((a).key_digest, 'hex')]));
+COMMENT ON FUNCTION idempotency.digest_of_names IS 'salted digest of the principal and key of a decision';
+--; routine idempotency.digest_of_decision
+CREATE FUNCTION idempotency.digest_of_decision(names_digest bytea, a idempotency.audit) RETURNS bytea
+    LANGUAGE sql STABLE
+    RETURN idempotency.digest_of_texts(ARRAY[
+        encode(timestamptz_send((a).decided_at), 'hex'), (a).action, (a).scope, encode(names_digest, 'hex'), (a).role,
+        (a).before::text, (a).after::text, (a).reason, (a).decided_by, (a).acting_as, (a).application_name,
+        (a).client_addr::text]);
+COMMENT ON FUNCTION idempotency.digest_of_decision IS 'digest of a decision';
+--; routine idempotency.next_link
+CREATE FUNCTION idempotency.next_link(link bytea, number bigint, digest bytea) RETURNS bytea
+    LANGUAGE sql STABLE
+    RETURN sha256(link || int8send(number) || digest);
+COMMENT ON FUNCTION idempotency.next_link IS 'link of a decision, from that before it';
+--; routine idempotency.link_decisions
+-- Links committed decisions, oldest first. One session at a time does so; others, and rows that are
+-- locked, are passed over. A row is left to the next call if another session has changed it since the
+-- snapshot: its new version has another ctid. Nothing is linked between the tables of a restore, or
+-- where a subscription feeds the audit.
+--
+-- Also returns the newest link that has not been logged yet. It is committed: links of this transaction
+-- are for a later call, because it may roll back.
+CREATE FUNCTION idempotency.link_decisions(most bigint, logs boolean, OUT linked bigint, OUT log_number bigint, OUT log_link text)
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+WITH RECURSIVE tip AS MATERIALIZED (
+    SELECT c.number, c.link,
+           logs AND c.number > c.logged AND c.linked_in IS DISTINCT FROM pg_current_xact_id_if_assigned() AS is_news
+      FROM idempotency.audit_chain c
+     WHERE c.number = (SELECT max(m.number) FROM idempotency.audit_chain m)
+       AND c.number >= coalesce((SELECT max(a.number) FROM idempotency.audit a WHERE a.number IS NOT NULL), 0)
+       AND NOT EXISTS (SELECT FROM pg_subscription_rel s WHERE s.srrelid = 'idempotency.audit'::regclass)
+     LIMIT 1 FOR UPDATE SKIP LOCKED
+), found AS MATERIALIZED (
+    SELECT a.ctid AS at, a.decided_at, a AS decision, CASE WHEN NOT a.erased THEN uuid_send(gen_random_uuid()) END AS salt
+      FROM (SELECT u.ctid AS at FROM idempotency.audit u
+             WHERE u.number IS NULL AND EXISTS (SELECT FROM tip) ORDER BY u.decided_at LIMIT most) seen
+      JOIN idempotency.audit a ON a.ctid = seen.at AND (a.ctid = seen.at) IS TRUE
+       FOR UPDATE OF a SKIP LOCKED
+), named AS MATERIALIZED (
+    SELECT f.*, idempotency.digest_of_names(f.salt, f.decision) AS names_digest FROM found f
+), placed AS MATERIALIZED (
+    SELECT n.at, n.salt, n.names_digest, idempotency.digest_of_decision(n.names_digest, n.decision) AS digest,
+           row_number() OVER (ORDER BY n.decided_at, n.at) AS place
+      FROM named n
+), digests AS MATERIALIZED (
+    SELECT string_agg(p.digest, ''::bytea ORDER BY p.place) AS bytes, count(*) AS count FROM placed p
+), links (place, number, link) AS (
+    SELECT 0::bigint, t.number, t.link FROM tip t
+     UNION ALL
+    SELECT l.place + 1, l.number + 1,
+           idempotency.next_link(l.link, l.number + 1, substr(d.bytes, (32 * l.place + 1)::integer, 32))
+      FROM links l, digests d WHERE l.place < d.count
+), written AS (
+    UPDATE idempotency.audit a SET number = l.number, link = l.link, salt = p.salt, names_digest = p.names_digest
+      FROM placed p JOIN links l USING (place) WHERE a.ctid = p.at
+), moved AS (
+    UPDATE idempotency.audit_chain c
+       SET number = l.number, link = l.link,
+           linked_in = CASE WHEN l.place > 0 THEN pg_current_xact_id() ELSE c.linked_in END,
+           logged = CASE WHEN t.is_news THEN t.number ELSE c.logged END
+      FROM tip t, links l, digests d
+     WHERE c.number = t.number AND l.place = d.count AND (d.count > 0 OR t.is_news)
+)
+SELECT d.count, CASE WHEN t.is_news THEN t.number END, CASE WHEN t.is_news THEN encode(t.link, 'hex') END
+  FROM digests d LEFT JOIN tip t ON true $$;
+COMMENT ON FUNCTION idempotency.link_decisions IS 'links decisions of the audit; returns how many, and what is to be logged';
+--; routine idempotency.remove_old_decisions
+-- Removes decisions by age in the order of their links, so the chain stays whole from its anchor on.
+CREATE FUNCTION idempotency.remove_old_decisions(until timestamptz, most bigint) RETURNS bigint
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+WITH tip AS MATERIALIZED (
+    SELECT c.number FROM idempotency.audit_chain c
+     WHERE c.number = (SELECT max(m.number) FROM idempotency.audit_chain m)
+     LIMIT 1 FOR UPDATE SKIP LOCKED
+), oldest AS (
+    SELECT a.number, a.decided_at FROM idempotency.audit a
+     WHERE a.number IS NOT NULL AND EXISTS (SELECT FROM tip) ORDER BY a.number LIMIT most
+), last AS MATERIALIZED (
+    SELECT max(o.number) AS number
+      FROM (SELECT oldest.number, bool_and(oldest.decided_at <= until) OVER (ORDER BY oldest.number) AS is_old FROM oldest) o
+     WHERE o.is_old
+), removed AS (
+    DELETE FROM idempotency.audit a WHERE a.number <= (SELECT l.number FROM last l) RETURNING a.number, a.link
+), moved AS (
+    UPDATE idempotency.audit_chain c SET anchor_number = r.number, anchor_link = r.link
+      FROM tip t, removed r, last l WHERE c.number = t.number AND r.number = l.number
+)
+SELECT count(*) FROM removed $$;
+COMMENT ON FUNCTION idempotency.remove_old_decisions IS 'removes decisions that are due by age; returns how many';
+--; routine idempotency.faults_of_audit
+-- The faults of the chain. `outside` is a line of the server log: number and link.
+CREATE FUNCTION idempotency.faults_of_audit(outside text)
+    RETURNS TABLE (number bigint, rows bigint, problem text, decided_at timestamptz, detail text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+WITH chain AS MATERIALIZED (
+    SELECT c.anchor_number, c.anchor_link, c.number, c.link FROM idempotency.audit_chain c ORDER BY c.number DESC LIMIT 1
+), linked AS (
+    SELECT a.number, a.link, a.decided_at,
+           lag(a.number, 1, c.anchor_number) OVER before AS number_before,
+           idempotency.next_link(lag(a.link, 1, c.anchor_link) OVER before, a.number,
+                                 idempotency.digest_of_decision(a.names_digest, a)) AS expected,
+           CASE WHEN a.erased THEN num_nonnulls(a.principal, a.key, a.key_digest) = 0
+                ELSE idempotency.digest_of_names(a.salt, a) = a.names_digest END AS has_its_names
+      FROM idempotency.audit a, chain c
+     WHERE a.number > c.anchor_number
+    WINDOW before AS (ORDER BY a.number)
+), given AS (
+    SELECT split_part(outside, ':', 1)::bigint AS number, decode(split_part(outside, ':', 2), 'hex') AS link
+     WHERE outside IS NOT NULL
+), faults (number, rows, problem, decided_at, detail) AS (
+    SELECT NULL::bigint, NULL::bigint, 'removed', NULL::timestamptz, 'The table idempotency.audit_chain has no row.'
+     WHERE NOT EXISTS (SELECT FROM chain)
+     UNION ALL
+    SELECT l.number, 1, 'changed', l.decided_at, 'The link does not follow from the row and from the link before it.'
+      FROM linked l WHERE l.number = l.number_before + 1 AND (l.link = l.expected AND l.has_its_names) IS NOT TRUE
+     UNION ALL
+    SELECT l.number_before + 1, l.number - l.number_before - 1, 'removed', NULL, 'Rows with these numbers are missing.'
+      FROM linked l WHERE l.number > l.number_before + 1
+     UNION ALL
+    SELECT c.number + 1, count(*), 'inserted', max(l.decided_at), 'The chain has not come to these numbers.'
+      FROM chain c JOIN linked l ON l.number > c.number GROUP BY c.number
+     UNION ALL
+    SELECT a.number, 1, 'inserted', a.decided_at, 'The chain begins after this number.'
+      FROM chain c JOIN idempotency.audit a ON a.number <= c.anchor_number
+     UNION ALL
+    SELECT l.number, 1, 'inserted', l.decided_at, 'Another row has the same number.' FROM linked l WHERE l.number = l.number_before
+     UNION ALL
+    SELECT n.newest + 1, c.number - n.newest, 'removed', NULL, 'Rows with these numbers are missing.'
+      FROM chain c, LATERAL (SELECT coalesce(max(l.number), c.anchor_number) AS newest FROM linked l) n WHERE n.newest < c.number
+     UNION ALL
+    SELECT c.number, 1, 'changed', NULL, 'The table idempotency.audit_chain has another link for this number.'
+      FROM chain c LEFT JOIN linked l ON l.number = c.number
+     WHERE CASE WHEN c.number = c.anchor_number THEN c.anchor_link ELSE l.link END <> c.link
+     UNION ALL
+    SELECT g.number, g.number - c.number, 'removed', NULL, 'The chain ends before the given link.'
+      FROM given g, chain c WHERE g.number > c.number
+     UNION ALL
+    SELECT g.number, 1, 'changed', l.decided_at, 'The row has another link than the given one: the chain was made anew.'
+      FROM given g, chain c LEFT JOIN linked l ON l.number = (SELECT x.number FROM given x)
+     WHERE g.number BETWEEN c.anchor_number AND c.number
+       AND coalesce(CASE WHEN g.number = c.anchor_number THEN c.anchor_link ELSE l.link END, '') <> g.link
+     UNION ALL
+    SELECT g.number, 1, 'not verifiable', NULL, 'The row of the given link is removed by age.'
+      FROM given g, chain c WHERE g.number < c.anchor_number)
+SELECT f.number, f.rows, f.problem, f.decided_at, f.detail FROM faults f ORDER BY f.number, f.problem, f.detail $$;
+COMMENT ON FUNCTION idempotency.faults_of_audit IS 'rows of the audit that were changed, removed or inserted past the functions';
 --; table idempotency.seed
 -- The secret seed of the locks of keys: without it, clients could compute keys that share a lock. One
 -- row. A restore replaces the row made here by that of the dump.
@@ -842,7 +1046,7 @@ COMMENT ON VIEW idempotency.stores IS 'tables with records, and the store of eac
 --; view idempotency.decisions_here
 CREATE VIEW idempotency.decisions_here AS
 SELECT decided_at, action, scope, principal, key, key_digest, role, before, after, reason, decided_by,
-       acting_as, application_name, client_addr, erased, idempotency.this_node() AS node
+       acting_as, application_name, client_addr, erased, number, link, idempotency.this_node() AS node
   FROM idempotency.audit;
 COMMENT ON VIEW idempotency.decisions_here IS 'decisions made on this node';
 --; view idempotency.decisions
@@ -3527,14 +3731,22 @@ BEGIN
          ORDER BY d.retained_until LIMIT most FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS attempts = ROW_COUNT;
     IF kept > 0 THEN
-        DELETE FROM idempotency.audit a WHERE a.ctid = ANY (ARRAY(
-            SELECT d.ctid FROM idempotency.audit d WHERE d.decided_at <= idempotency.after(clock_timestamp(), -kept)
-             ORDER BY d.decided_at LIMIT most - attempts FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS decisions = ROW_COUNT;
+        decisions := idempotency.remove_old_decisions(idempotency.after(clock_timestamp(), -kept), most - attempts);
     END IF;
     RETURN attempts + decisions;
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and decisions';
+--; routine idempotency.link_and_log
+-- A link is logged by a later transaction than that which made it.
+CREATE FUNCTION idempotency.link_and_log() RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    done record;
+BEGIN
+    done := idempotency.link_decisions(10000, coalesce(nullif(current_setting('idempotency.log_audit', true), ''), 'on')::boolean);
+    IF done.log_number IS NOT NULL THEN RAISE LOG 'idempotency: audit=%:%', done.log_number, done.log_link; END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.link_and_log IS 'links decisions, and logs the newest link';
 --; routine idempotency.chosen
 -- A claim that is open in this transaction is no row of the module yet.
 -- Many records at once (src/operate/many.cpp, batches.cpp, tally.cpp). A procedure that commits can
@@ -3828,7 +4040,7 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
    AND CASE p.pronamespace
        WHEN to_regnamespace('@extschema@') THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{idem_begin,idem_checkpoint,idem_complete,idem_execute,idem_extend,idem_fail,idem_get,idem_once,idem_release,idem_unknown}'::name[]
-            WHEN 'operator' THEN '{idem_attempts,idem_await_claims,idem_erase,idem_erase_decisions,idem_explain,idem_forget,idem_forget_principal,idem_policy,idem_resolve,idem_resolve_all,idem_resolve_idle}'::name[]
+            WHEN 'operator' THEN '{idem_attempts,idem_audit_verify,idem_await_claims,idem_erase,idem_erase_decisions,idem_explain,idem_forget,idem_forget_principal,idem_policy,idem_resolve,idem_resolve_all,idem_resolve_idle}'::name[]
             WHEN 'administrator' THEN '{idem_cleanup,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_stats_reset,idem_verify_sealed}'::name[] END)
        -- The parts of those that run with the rights of their caller.
        WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
@@ -4772,7 +4984,7 @@ DECLARE
 BEGIN
     PERFORM idempotency.check_writable('idem_erase_decisions()');
     PERFORM idempotency.check_name(of_principal COLLATE "C", 'of_principal'), idempotency.check_reason(reason);
-    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, erased = true WHERE principal = of_principal;
+    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, salt = NULL, erased = true WHERE principal = of_principal;
     GET DIAGNOSTICS decisions = ROW_COUNT;
     PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions), reason => reason, erased => true);
     RETURN decisions;
@@ -4883,6 +5095,22 @@ $body$;
 COMMENT ON PROCEDURE @extschema@.idem_forget_principal
     IS 'forget all records of a principal that are not running, and its names in the audit; commits after each batch';
 REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal FROM PUBLIC;
+--; routine @extschema@.idem_audit_verify
+CREATE FUNCTION @extschema@.idem_audit_verify(link text DEFAULT NULL)
+    RETURNS TABLE (number bigint, rows bigint, problem text, decided_at timestamptz, detail text)
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $body$
+BEGIN
+    IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
+        PERFORM idempotency.refuse('invalid link', 'It is not a number, a colon and 64 hexadecimal digits.',
+                                   'Pass what follows "audit=" in a line of the server log.');
+    END IF;
+    RETURN QUERY SELECT f.* FROM idempotency.faults_of_audit(link) f;
+END
+$body$;
+COMMENT ON FUNCTION @extschema@.idem_audit_verify
+    IS 'decisions of this node that were changed, removed or inserted past the functions; none: the audit is whole';
+REVOKE ALL ON FUNCTION @extschema@.idem_audit_verify FROM PUBLIC;
 --; routine @extschema@.idem_cleanup
 CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -4896,6 +5124,7 @@ BEGIN
     PERFORM idempotency.check_writable('idem_cleanup()');
     rows := idempotency.sweep_old(most);
     IF rows < most THEN rows := rows + idempotency.sweep_young(most - rows); END IF;
+    PERFORM idempotency.link_and_log();
     IF rows < most THEN rows := rows + idempotency.sweep_aged(most - rows); END IF;
     PERFORM idempotency.abandon(least(most, 1000));
     RETURN rows;
@@ -5345,6 +5574,7 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA idempotency FROM PUBLIC;
 -- Each role that the tables may belong to writes records.
 GRANT EXECUTE ON FUNCTION idempotency.is_record TO PUBLIC;
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
+GRANT EXECUTE ON FUNCTION @extschema@.idem_audit_verify TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.claim_lives, idempotency.this_node, idempotency.of_nodes,
     idempotency.claims_here, idempotency.backlog, idempotency.scope_stats, idempotency.tables_here,
     idempotency.keys_here TO pg_monitor;

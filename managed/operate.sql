@@ -250,7 +250,7 @@ DECLARE
 BEGIN
     PERFORM idempotency.check_writable('idem_erase_decisions()');
     PERFORM idempotency.check_name(of_principal COLLATE "C", 'of_principal'), idempotency.check_reason(reason);
-    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, erased = true WHERE principal = of_principal;
+    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, salt = NULL, erased = true WHERE principal = of_principal;
     GET DIAGNOSTICS decisions = ROW_COUNT;
     PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions), reason => reason, erased => true);
     RETURN decisions;

@@ -143,14 +143,31 @@ BEGIN
          ORDER BY d.retained_until LIMIT most FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS attempts = ROW_COUNT;
     IF kept > 0 THEN
-        DELETE FROM idempotency.audit a WHERE a.ctid = ANY (ARRAY(
-            SELECT d.ctid FROM idempotency.audit d WHERE d.decided_at <= idempotency.after(clock_timestamp(), -kept)
-             ORDER BY d.decided_at LIMIT most - attempts FOR UPDATE SKIP LOCKED));
-        GET DIAGNOSTICS decisions = ROW_COUNT;
+        decisions := idempotency.remove_old_decisions(idempotency.after(clock_timestamp(), -kept), most - attempts);
     END IF;
     RETURN attempts + decisions;
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and decisions';
+
+-- A link is logged by a later transaction than that which made it.
+CREATE FUNCTION idempotency.link_and_log() RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    done record;
+BEGIN
+    done := idempotency.link_decisions(10000, coalesce(nullif(current_setting('idempotency.log_audit', true), ''), 'on')::boolean);
+    IF done.log_number IS NOT NULL THEN RAISE LOG 'idempotency: audit=%:%', done.log_number, done.log_link; END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.link_and_log IS 'links decisions, and logs the newest link';
+
+--: idem_operator_audit_verify plpgsql definer
+BEGIN
+    IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
+        PERFORM idempotency.refuse('invalid link', 'It is not a number, a colon and 64 hexadecimal digits.',
+                                   'Pass what follows "audit=" in a line of the server log.');
+    END IF;
+    RETURN QUERY SELECT f.* FROM idempotency.faults_of_audit(link) f;
+END
 
 --: idem_administrator_cleanup plpgsql definer
 DECLARE
@@ -162,6 +179,7 @@ BEGIN
     PERFORM idempotency.check_writable('idem_cleanup()');
     rows := idempotency.sweep_old(most);
     IF rows < most THEN rows := rows + idempotency.sweep_young(most - rows); END IF;
+    PERFORM idempotency.link_and_log();
     IF rows < most THEN rows := rows + idempotency.sweep_aged(most - rows); END IF;
     PERFORM idempotency.abandon(least(most, 1000));
     RETURN rows;

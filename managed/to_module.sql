@@ -75,7 +75,7 @@ BEGIN
     fault := (SELECT string_agg(o.what, ', ') FROM (
         SELECT 'no schema ' || space WHERE space IS DISTINCT FROM to_regnamespace('idempotency_before')
          UNION ALL
-        SELECT 'no table idempotency.' || t FROM unnest('{record,policy,audit,attempt,seed,journal,removal}'::text[]) t
+        SELECT 'no table idempotency.' || t FROM unnest('{record,policy,audit,audit_chain,attempt,seed,journal,removal}'::text[]) t
          WHERE NOT EXISTS (SELECT FROM pg_class WHERE oid = ANY (tables) AND relnamespace = space AND relname = t)
          UNION ALL
         SELECT pg_describe_object('pg_class'::regclass, a.attrelid, a.attnum) FROM pg_attribute a LEFT JOIN pg_type t ON t.oid = a.atttypid
@@ -137,7 +137,7 @@ BEGIN
             USING ERRCODE = '55006', HINT = 'Run this file again when it has ended.';
     END IF;
     EXECUTE format('CREATE EXTENSION idempotency SCHEMA %s', place);
-    FOREACH relation IN ARRAY '{seed,policy,record,attempt,audit,journal}'::text[] LOOP
+    FOREACH relation IN ARRAY '{seed,policy,record,attempt,audit,audit_chain,journal}'::text[] LOOP
         SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO list FROM pg_attribute a
          WHERE a.attrelid = to_regclass('idempotency.' || relation) AND a.attnum > 0;
         fault := (SELECT string_agg('column ' || o.name || ' ' || o.type, ', ') FROM (
@@ -150,7 +150,7 @@ BEGIN
             RAISE EXCEPTION 'the table idempotency.% has been changed', relation
                 USING ERRCODE = '55000', DETAIL = fault, HINT = 'Undo these changes first.';
         END IF;
-        IF relation = 'journal' THEN DELETE FROM idempotency.journal; END IF;
+        IF relation IN ('journal', 'audit_chain') THEN EXECUTE format('DELETE FROM idempotency.%I', relation); END IF;
         EXECUTE format('INSERT INTO idempotency.%I (%s) SELECT %2$s FROM idempotency_before.%1$I', relation, list);
     END LOOP;
     fault := (SELECT string_agg('index ' || i, ', ') FROM unnest(indexes) i WHERE to_regclass(format('idempotency.%I', i)) IS NULL AND i <> 'removal_pkey');

@@ -8,7 +8,7 @@ DECLARE removed bigint; entries bigint := pg_stat_get_xact_tuples_returned(index
 BEGIN
     removed := idem_cleanup(100);
     entries := pg_stat_get_xact_tuples_returned(index) - entries;
-    RETURN format('%s removed, %s', removed, CASE WHEN entries < 2 * removed THEN 'and no more was read' ELSE 'read: ' || entries END);
+    RETURN format('%s removed, %s', removed, CASE WHEN entries < 3 * removed THEN 'and no more was read' ELSE 'read: ' || entries END);
 END $$;
 
 -- All expired, and the statistics know it.
@@ -26,8 +26,13 @@ SELECT 'small', '', i::text, 1, i, now() - interval '2 hours', now() - interval 
 VACUUM ANALYZE idempotency.attempt;
 SELECT test.read_by('idempotency.attempt_retained_until');
 DELETE FROM idempotency.attempt WHERE scope = 'small';
+-- Decisions go in the order of their links, which is read once more than they are removed.
+TRUNCATE idempotency.audit, idempotency.audit_chain;
+INSERT INTO idempotency.audit_chain DEFAULT VALUES;
 INSERT INTO idempotency.audit (decided_at, action, role, decided_by, acting_as)
 SELECT now() - interval '9 years' + i * interval '1 ms', 'forget', 'nobody', 'nobody', 'nobody' FROM generate_series(1, 2000) i;
+SELECT linked FROM idempotency.link_decisions(2000, false);
 VACUUM ANALYZE idempotency.audit;
-SELECT test.read_by('idempotency.audit_decided_at');
-DELETE FROM idempotency.audit WHERE role = 'nobody';
+SELECT test.read_by('idempotency.audit_number');
+TRUNCATE idempotency.audit, idempotency.audit_chain;
+INSERT INTO idempotency.audit_chain DEFAULT VALUES;

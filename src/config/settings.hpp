@@ -28,6 +28,7 @@ inline int cleanup_batch_size = 200;
 inline int cleanup_max_workers = 3;
 inline int cleanup_grace = 0;  // seconds after its retention for which a record is kept
 inline int audit_retention = 365 * 24 * 60 * 60;  // seconds; 0: for ever
+inline bool log_audit = true;
 inline int log_events = 0;
 inline bool log_keys = false;
 inline char* encryption_key_file = nullptr;
@@ -97,6 +98,9 @@ inline constexpr Setting kSettings[] = {
      nullptr, PGC_SIGHUP, &cleanup_grace, 0, INT_MAX, GUC_UNIT_S},
     {"idempotency.audit_retention", "Sets how long decisions are kept in idempotency.audit.",
      "Zero means forever.", PGC_SIGHUP, &audit_retention, 0, INT_MAX, GUC_UNIT_S},
+    {"idempotency.log_audit", "Writes the newest link of the audit to the server log.",
+     "Compare it with idem_audit_verify, to notice rows that a superuser has removed.", PGC_SUSET,
+     nullptr, 0, 0, 0, kNoOption, nullptr, &log_audit},
     {"idempotency.log_events", "Selects the decisions that are written to the server log.", nullptr,
      PGC_SUSET, &log_events, 0, 0, 0, kNoOption, kLogEventsWords},
     {"idempotency.log_keys", "Writes the principal and the key to these log lines, too.",

@@ -69,10 +69,12 @@ Datum cleanup(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_cleanup()");
     CleanupEverywhere everywhere{fcinfo, max_rows};
     if (asks_other_nodes()) PG_RETURN_INT64(sum_of_nodes(cleanup_statement, &everywhere));
+    constexpr int kMostLinked = 10000;
     store::Sweep which{DT_NOBEGIN, GetCurrentTimestamp(), max_rows, stats::count_swept};
     std::int64_t rows = store::sweep(which).rows;
     rows += store::sweep_attempts(max_rows - rows);
-    rows += store::sweep_audit(max_rows - rows);
+    (void)store::link_decisions(kMostLinked);
+    if (rows < max_rows) rows += store::sweep_audit(max_rows - rows);
     // The locks of abandoned keys may be kept until the transaction ends, and the lock table is
     // limited.
     constexpr int kMostAbandoned = 1000;

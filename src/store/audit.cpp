@@ -4,7 +4,6 @@
 
 #include "config/settings.hpp"
 #include "pg/owner.hpp"
-#include "store/sweep.hpp"
 
 namespace idem::store {
 
@@ -25,9 +24,27 @@ pg::Statement insert_row = {
 
 constexpr Oid kPrincipal[] = {TEXTOID};
 pg::Statement make_anonymous = {
-    "UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, erased = true"
+    "UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, salt = NULL,"
+    " erased = true"
     " WHERE principal = $1",
     1, kPrincipal, pg::Access::Whole, nullptr};
+
+// The chain is the same with and without the module: see the install script.
+constexpr Oid kUntilAndLimit[] = {TIMESTAMPTZOID, INT8OID};
+pg::Statement remove_old = {"SELECT idempotency.remove_old_decisions($1, $2)", 2, kUntilAndLimit,
+                            pg::Access::Whole, nullptr};
+constexpr Oid kLimitAndFlag[] = {INT8OID, BOOLOID};
+pg::Statement link_committed = {
+    "SELECT linked, log_number, log_link FROM idempotency.link_decisions($1, $2)", 2, kLimitAndFlag,
+    pg::Access::Whole, nullptr};
+constexpr Oid kLink[] = {TEXTOID};
+pg::Statement find_faults = {
+    "SELECT number, rows, problem, decided_at, detail FROM idempotency.faults_of_audit($1)", 1,
+    kLink, pg::Access::Whole, nullptr};
+
+pg::FoundRow only_row() {
+    return {SPI_tuptable->vals[0], SPI_tuptable->tupdesc};
+}
 
 // The values of a row, in the order of the parameters.
 struct Values {
@@ -77,7 +94,44 @@ void add_audit_row(const AuditRow& row) {
 std::int64_t sweep_audit(std::int64_t limit) {
     if (config::audit_retention == 0) return 0;
     TimestampTz until = GetCurrentTimestamp() - config::audit_retention * core::kSecond;
-    return sweep_aged(kAuditTable, pg::table_oid(kAuditTable), "decided_at", until, limit);
+    Datum values[] = {TimestampTzGetDatum(until), Int64GetDatum(limit)};
+    pg::AsOwner frame = pg::begin_as_owner(kAuditTable);
+    (void)pg::run_write(&remove_old, values, nullptr);
+    std::int64_t rows = only_row().number(1);
+    pg::end_as_owner(frame);
+    return rows;
+}
+
+bool link_decisions(std::int64_t limit) {
+    Datum values[] = {Int64GetDatum(limit), BoolGetDatum(config::log_audit)};
+    pg::AsOwner frame = pg::begin_as_owner(kAuditTable);
+    (void)pg::run_write(&link_committed, values, nullptr);
+    pg::FoundRow row = only_row();
+    bool is_news = !row.is_null(2);
+    bool linked = row.number(1) > 0;
+    if (is_news)
+        ereport(LOG, (errmsg("idempotency: audit=%lld:%s", static_cast<long long>(row.number(2)),
+                             text_to_cstring(row.text_at(3))),
+                      errhidestmt(true), errhidecontext(true)));
+    pg::end_as_owner(frame);
+    return linked || is_news;
+}
+
+Fault* faults_of_audit(const text* link, int* count) {
+    char nulls[] = {link == nullptr ? 'n' : ' '};
+    Datum values[] = {PointerGetDatum(link)};
+    pg::AsOwner frame = pg::begin_as_owner(kAuditTable);
+    std::uint64_t rows = pg::run_read(&find_faults, values, nulls);
+    *count = static_cast<int>(rows);
+    Fault* faults = pg::made_of_rows(frame, rows, [](const pg::FoundRow& row) {
+        Fault fault{};
+        for (int i = 0; i < kFaultColumns; i++) fault.nulls[i] = row.is_null(i + 1);
+        for (int i : {0, 1, 3}) fault.values[i] = fault.nulls[i] ? 0 : row.value(i + 1);
+        for (int i : {2, 4}) fault.values[i] = PointerGetDatum(row.text_at(i + 1));
+        return fault;
+    });
+    pg::end_as_owner(frame);
+    return faults;
 }
 
 std::int64_t make_audit_anonymous(const text* principal) {

@@ -30,9 +30,25 @@ struct AuditRow {
 // decision that can't be recorded fails.
 void add_audit_row(const AuditRow& row);
 
-// Removes up to `limit` rows older than idempotency.audit_retention, oldest first, and skips locked
-// rows. Returns their number.
+// Links up to `limit` committed rows to the chain. Logs the newest link, if idempotency.log_audit
+// is on and its transaction has committed. False if there was nothing to do, or if another session
+// is doing it.
+bool link_decisions(std::int64_t limit);
+
+// Removes up to `limit` linked rows older than idempotency.audit_retention, in the order of their
+// links. Returns their number; none if another session has the chain.
 std::int64_t sweep_audit(std::int64_t limit);
+
+// A row of idem_audit_verify(): number, rows, problem, decided_at, detail.
+inline constexpr int kFaultColumns = 5;
+struct Fault {
+    Datum values[kFaultColumns];
+    bool nulls[kFaultColumns];
+};
+
+// The faults of the chain, in the current memory context. `link`: of a line of the server log, or
+// nullptr.
+Fault* faults_of_audit(const text* link, int* count);
 
 // Clears principal, key and its digest in all rows of a principal. Returns their number. Reads the
 // whole table.

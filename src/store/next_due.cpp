@@ -76,7 +76,13 @@ TimestampTz next_expired_attempt() {
     return next;
 }
 
-TimestampTz next_expired_audit() {
+TimestampTz next_audit() {
+    // Rows to link, or a link to log.
+    const char* sql = psprintf(
+        "SELECT '-infinity'::timestamptz WHERE EXISTS (SELECT FROM idempotency.audit WHERE number"
+        " IS NULL) OR (%s AND EXISTS (SELECT FROM idempotency.audit_chain WHERE number > logged))",
+        config::log_audit ? "true" : "false");
+    if (first_moment(kAuditTable, sql) == DT_NOBEGIN) return DT_NOBEGIN;
     if (config::audit_retention == 0) return DT_NOEND;
     return delayed(oldest_row(kAuditTable, pg::table_oid(kAuditTable), "decided_at"),
                    config::audit_retention);

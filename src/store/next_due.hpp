@@ -11,7 +11,7 @@ TimestampTz next_expired_record();
 
 TimestampTz next_expired_attempt();
 
-// By idempotency.audit_retention.
-TimestampTz next_expired_audit();
+// By idempotency.audit_retention, or at once where the chain has work.
+TimestampTz next_audit();
 
 }  // namespace idem::store

@@ -177,12 +177,24 @@ Visit abandon_batch(Report* report, std::int64_t end) {
     return visit;
 }
 
+// A decision is linked in a later transaction than its own, and a link is logged in a later one
+// than that which made it.
+Visit link_batch(Report*, std::int64_t end) {
+    begin_transaction(end);
+    Visit visit = enter_table();
+    if (visit == Visit::More &&
+        !(lock_side_table(store::kAuditTable) && store::link_decisions(config::cleanup_batch_size)))
+        visit = Visit::Drained;
+    end_transaction();
+    return visit;
+}
+
 // At least one batch, however long the sweep took.
-Visit abandon(Report* report, std::int64_t start) {
+Visit go_on(Report* report, std::int64_t start, Visit (*batch)(Report*, std::int64_t)) {
     Visit visit = Visit::More;
     std::int64_t now = pg::monotonic_micros();
     do {
-        visit = abandon_batch(report, start + kLongestVisit);
+        visit = batch(report, start + kLongestVisit);
         if (visit == Visit::More) rest(report, pg::monotonic_micros() - now, start + kVisit);
         CHECK_FOR_INTERRUPTS();
         reload_if_asked();
@@ -201,7 +213,7 @@ TimestampTz next_of_all() {
     TimestampTz record = store::next_expired_record();
     TimestampTz claim = claim::next_abandonment();
     TimestampTz attempt = next_beside(store::kAttemptTable, store::next_expired_attempt);
-    TimestampTz audit = next_beside(store::kAuditTable, store::next_expired_audit);
+    TimestampTz audit = next_beside(store::kAuditTable, store::next_audit);
     return Min(Min(record, claim), Min(attempt, audit));
 }
 
@@ -257,12 +269,15 @@ void note_in_journal(const JournalEntry& entry) {
 }
 
 // A sweep that reached its end starts from the beginning in the next visit.
-Visit sweep_and_abandon(Report* report, JournalEntry* entry) {
+Visit sweep_abandon_and_link(Report* report, JournalEntry* entry) {
     Visit swept = sweep(report, &entry->rows, entry->start);
     if (swept != Visit::Drained && swept != Visit::More) return swept;
     if (swept == Visit::Drained) report->from = DT_NOBEGIN;
-    Visit abandoned = abandon(report, entry->start);
-    return abandoned == Visit::Drained ? swept : abandoned;
+    for (auto* batch : {abandon_batch, link_batch}) {
+        Visit visit = go_on(report, entry->start, batch);
+        if (visit != Visit::Drained) swept = visit;
+    }
+    return swept;
 }
 
 void visit_database(Report* report, JournalEntry* entry) {
@@ -271,7 +286,7 @@ void visit_database(Report* report, JournalEntry* entry) {
         return;
     }
     pgstat_report_activity(STATE_RUNNING, "removing expired records");
-    Visit visit = sweep_and_abandon(report, entry);
+    Visit visit = sweep_abandon_and_link(report, entry);
     // Only a write makes work here: it creates the extension, or drops the subscription.
     if (visit == Visit::NoExtension || visit == Visit::NotOurs) report->next = DT_NOEND;
     if (visit == Visit::Drained) look_ahead(report, entry->rows, entry->start);
