@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'a91a3d6d0dded0b3';
+    digest constant text := 'ac09fe5d1f1fc10d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -463,7 +463,7 @@ COMMENT ON FUNCTION idempotency.next_link IS 'link of a decision, from that befo
 -- Also returns the newest link that has not been logged yet. It is committed: links of this transaction
 -- are for a later call, because it may roll back.
 CREATE FUNCTION idempotency.link_decisions(most bigint, logs boolean, OUT linked bigint, OUT log_number bigint, OUT log_link text)
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    LANGUAGE sql AS $$
 WITH RECURSIVE tip AS MATERIALIZED (
     SELECT c.number, c.link,
            logs AND c.number > c.logged AND c.linked_in IS DISTINCT FROM pg_current_xact_id_if_assigned() AS is_news
@@ -509,7 +509,7 @@ COMMENT ON FUNCTION idempotency.link_decisions IS 'links decisions of the audit;
 --; routine idempotency.remove_old_decisions
 -- Removes decisions by age in the order of their links, so the chain stays whole from its anchor on.
 CREATE FUNCTION idempotency.remove_old_decisions(until timestamptz, most bigint) RETURNS bigint
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    LANGUAGE sql AS $$
 WITH tip AS MATERIALIZED (
     SELECT c.number FROM idempotency.audit_chain c
      WHERE c.number = (SELECT max(m.number) FROM idempotency.audit_chain m)
@@ -533,7 +533,7 @@ COMMENT ON FUNCTION idempotency.remove_old_decisions IS 'removes decisions that 
 -- The faults of the chain. `outside` is a line of the server log: number and link.
 CREATE FUNCTION idempotency.faults_of_audit(outside text)
     RETURNS TABLE (number bigint, rows bigint, problem text, decided_at timestamptz, detail text)
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    LANGUAGE sql STABLE AS $$
 WITH chain AS MATERIALIZED (
     SELECT c.anchor_number, c.anchor_link, c.number, c.link FROM idempotency.audit_chain c ORDER BY c.number DESC LIMIT 1
 ), linked AS (
@@ -3739,7 +3739,7 @@ COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and deci
 --; routine idempotency.link_and_log
 -- A link is logged by a later transaction than that which made it.
 CREATE FUNCTION idempotency.link_and_log() RETURNS void
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
     done record;
 BEGIN
@@ -4041,7 +4041,7 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
        WHEN to_regnamespace('@extschema@') THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{idem_begin,idem_checkpoint,idem_complete,idem_execute,idem_extend,idem_fail,idem_get,idem_once,idem_release,idem_unknown}'::name[]
             WHEN 'operator' THEN '{idem_attempts,idem_audit_verify,idem_await_claims,idem_erase,idem_erase_decisions,idem_explain,idem_forget,idem_forget_principal,idem_policy,idem_resolve,idem_resolve_all,idem_resolve_idle}'::name[]
-            WHEN 'administrator' THEN '{idem_cleanup,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_stats_reset,idem_verify_sealed}'::name[] END)
+            WHEN 'administrator' THEN '{idem_audit_verify,idem_cleanup,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_stats_reset,idem_verify_sealed}'::name[] END)
        -- The parts of those that run with the rights of their caller.
        WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]

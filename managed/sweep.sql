@@ -151,7 +151,7 @@ COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and deci
 
 -- A link is logged by a later transaction than that which made it.
 CREATE FUNCTION idempotency.link_and_log() RETURNS void
-    LANGUAGE plpgsql AS $$
+    LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
     done record;
 BEGIN
@@ -160,7 +160,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.link_and_log IS 'links decisions, and logs the newest link';
 
---: idem_operator_audit_verify plpgsql definer
+--: idem_staff_audit_verify plpgsql definer
 BEGIN
     IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
         PERFORM idempotency.refuse('invalid link', 'It is not a number, a colon and 64 hexadecimal digits.',

@@ -375,7 +375,7 @@ COMMENT ON FUNCTION idempotency.next_link IS 'link of a decision, from that befo
 -- Also returns the newest link that has not been logged yet. It is committed: links of this transaction
 -- are for a later call, because it may roll back.
 CREATE FUNCTION idempotency.link_decisions(most bigint, logs boolean, OUT linked bigint, OUT log_number bigint, OUT log_link text)
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    LANGUAGE sql AS $$
 WITH RECURSIVE tip AS MATERIALIZED (
     SELECT c.number, c.link,
            logs AND c.number > c.logged AND c.linked_in IS DISTINCT FROM pg_current_xact_id_if_assigned() AS is_news
@@ -421,7 +421,7 @@ COMMENT ON FUNCTION idempotency.link_decisions IS 'links decisions of the audit;
 
 -- Removes decisions by age in the order of their links, so the chain stays whole from its anchor on.
 CREATE FUNCTION idempotency.remove_old_decisions(until timestamptz, most bigint) RETURNS bigint
-    LANGUAGE sql SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    LANGUAGE sql AS $$
 WITH tip AS MATERIALIZED (
     SELECT c.number FROM idempotency.audit_chain c
      WHERE c.number = (SELECT max(m.number) FROM idempotency.audit_chain m)
@@ -445,7 +445,7 @@ COMMENT ON FUNCTION idempotency.remove_old_decisions IS 'removes decisions that 
 -- The faults of the chain. `outside` is a line of the server log: number and link.
 CREATE FUNCTION idempotency.faults_of_audit(outside text)
     RETURNS TABLE (number bigint, rows bigint, problem text, decided_at timestamptz, detail text)
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
+    LANGUAGE sql STABLE AS $$
 WITH chain AS MATERIALIZED (
     SELECT c.anchor_number, c.anchor_link, c.number, c.link FROM idempotency.audit_chain c ORDER BY c.number DESC LIMIT 1
 ), linked AS (
@@ -1401,7 +1401,7 @@ REVOKE ALL ON PROCEDURE @extschema@.idem_forget_principal FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_audit_verify(link text DEFAULT NULL)
     RETURNS TABLE (number bigint, rows bigint, problem text, decided_at timestamptz, detail text)
-    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_operator_audit_verify';
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_staff_audit_verify';
 COMMENT ON FUNCTION @extschema@.idem_audit_verify
     IS 'decisions of this node that were changed, removed or inserted past the functions; none: the audit is whole';
 REVOKE ALL ON FUNCTION @extschema@.idem_audit_verify FROM PUBLIC;

@@ -43,4 +43,4 @@ Datum audit_verify(FunctionCallInfo fcinfo) {
 
 }  // namespace idem::operate
 
-IDEM_FUNCTION(idem_operator_audit_verify, idem::operate::audit_verify);
+IDEM_FUNCTION(idem_staff_audit_verify, idem::operate::audit_verify);

@@ -42,6 +42,13 @@ pg::Statement find_faults = {
     "SELECT number, rows, problem, decided_at, detail FROM idempotency.faults_of_audit($1)", 1,
     kLink, pg::Access::Whole, nullptr};
 
+// The statements have many parts, which the server would compile for each call.
+pg::AsOwner begin_with_chain() {
+    pg::AsOwner frame = pg::begin_as_owner(kAuditTable);
+    pg::set_locally("jit", "off");
+    return frame;
+}
+
 pg::FoundRow only_row() {
     return {SPI_tuptable->vals[0], SPI_tuptable->tupdesc};
 }
@@ -95,7 +102,7 @@ std::int64_t sweep_audit(std::int64_t limit) {
     if (config::audit_retention == 0) return 0;
     TimestampTz until = GetCurrentTimestamp() - config::audit_retention * core::kSecond;
     Datum values[] = {TimestampTzGetDatum(until), Int64GetDatum(limit)};
-    pg::AsOwner frame = pg::begin_as_owner(kAuditTable);
+    pg::AsOwner frame = begin_with_chain();
     (void)pg::run_write(&remove_old, values, nullptr);
     std::int64_t rows = only_row().number(1);
     pg::end_as_owner(frame);
@@ -104,14 +111,15 @@ std::int64_t sweep_audit(std::int64_t limit) {
 
 bool link_decisions(std::int64_t limit) {
     Datum values[] = {Int64GetDatum(limit), BoolGetDatum(config::log_audit)};
-    pg::AsOwner frame = pg::begin_as_owner(kAuditTable);
+    pg::AsOwner frame = begin_with_chain();
     (void)pg::run_write(&link_committed, values, nullptr);
     pg::FoundRow row = only_row();
     bool is_news = !row.is_null(2);
     bool linked = row.number(1) > 0;
     if (is_news)
-        ereport(LOG, (errmsg("idempotency: audit=%lld:%s", static_cast<long long>(row.number(2)),
-                             text_to_cstring(row.text_at(3))),
+        ereport(LOG, (errmsg("idempotency: %s",
+                             psprintf("audit=%lld:%s", static_cast<long long>(row.number(2)),
+                                      text_to_cstring(row.text_at(3)))),
                       errhidestmt(true), errhidecontext(true)));
     pg::end_as_owner(frame);
     return linked || is_news;
@@ -120,7 +128,7 @@ bool link_decisions(std::int64_t limit) {
 Fault* faults_of_audit(const text* link, int* count) {
     char nulls[] = {link == nullptr ? 'n' : ' '};
     Datum values[] = {PointerGetDatum(link)};
-    pg::AsOwner frame = pg::begin_as_owner(kAuditTable);
+    pg::AsOwner frame = begin_with_chain();
     std::uint64_t rows = pg::run_read(&find_faults, values, nulls);
     *count = static_cast<int>(rows);
     Fault* faults = pg::made_of_rows(frame, rows, [](const pg::FoundRow& row) {

@@ -48,11 +48,11 @@ subtest 'rights on functions' => sub {
 		'idem_grant: the protocol');
 	my %known = map { $_ => 1 } @more;
 	is(join(' ', grep { !$known{$_} } split / /, callable('support')),
-		'idem_attempts idem_await_claims idem_erase idem_erase_decisions idem_explain idem_forget idem_forget_principal idem_policy'
+		'idem_attempts idem_audit_verify idem_await_claims idem_erase idem_erase_decisions idem_explain idem_forget idem_forget_principal idem_policy'
 		  . ' idem_resolve idem_resolve_all idem_resolve_idle',
 		'idem_grant(operator): the decisions');
 	is(join(' ', grep { !$known{$_} } split / /, callable('upkeep')),
-		'idem_cleanup idem_policy idem_policy_alter idem_policy_drop idem_policy_set idem_reseal idem_stats_reset idem_verify_sealed',
+		'idem_audit_verify idem_cleanup idem_policy idem_policy_alter idem_policy_drop idem_policy_set idem_reseal idem_stats_reset idem_verify_sealed',
 		'idem_grant(administrator): policies and upkeep');
 };
 
