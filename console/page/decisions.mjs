@@ -51,7 +51,7 @@ export const decisions = {
     show(answer, context) {
         return [
             el('p', { class: 'faint' }, 'The latest decisions of operators and of the owner. Each shows only what it changed.'),
-            part('idempotency.decisions', answer.decisions, context.role,
+            part('idempotency.decisions', answer.decisions, context,
                 (rows) => table('Decisions', decisionColumns, rows, 'There are no decisions.')),
         ];
     },

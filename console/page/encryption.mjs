@@ -46,13 +46,13 @@ function differingNodes(keys) {
 }
 
 // Records sealed with keys that exist and are no longer current.
-function next(keys, schema) {
+function next(keys, { schema, rights }) {
     if (!keys.some((row) => row.current)) return null;
     const old = keys.filter((row) => row.available && !row.current);
     const used = old.filter((row) => row.records > 0);
     if (used.length > 0) {
         return el('div', {}, el('p', {}, `To encrypt again with the current key: ${sealedBy(used)} of `, ...names(used),
-            '. Requests continue meanwhile. Run it as an operator, outside a transaction, until it returns 0 remaining:'),
+            '. Requests continue meanwhile. Run it outside a transaction, until it returns 0 remaining', rights.reseals ? ':' : ', as a role that may call it:'),
         copyable('Encrypt again', `CALL ${placed(schema, 'idem_reseal')}();`));
     }
     if (old.length === 0) return el('p', {}, 'All encrypted values use the current key. There is nothing to do.');
@@ -79,14 +79,14 @@ class Encryption {
 
     show(answer, context) {
         const encrypting = answer.policies.rows?.[0].encrypting ?? 0;
-        const shownRows = part(VIEW, answer.keys, context.role, (rows) => this.#rows(rows, encrypting, context.schema));
+        const shownRows = part(VIEW, answer.keys, context, (rows) => this.#rows(rows, encrypting, context));
         this.#found.replaceChildren(...[shownRows, this.#tooMany(answer.keys.problem)].flat().filter(Boolean));
     }
 
-    #rows(rows, encrypting, schema) {
+    #rows(rows, encrypting, context) {
         const keys = rows.filter((row) => row.key_id !== null);
         const without = rows.filter((row) => row.key_id === null);
-        const todo = next(keys, schema);
+        const todo = next(keys, context);
         return [
             withoutKeys(without, encrypting),
             missing(keys.filter((row) => !row.available)),

@@ -180,8 +180,8 @@ class Key {
 
     #timeline(said, { record, lease, explained }, context) {
         return el('div', {},
-            part('idempotency.attempts', { rows: [], ...said.attempts }, context.role, () => null),
-            part('idempotency.decisions', { rows: [], ...said.decisions }, context.role, () => null) ?? '',
+            part('idempotency.attempts', { rows: [], ...said.attempts }, context, () => null),
+            part('idempotency.decisions', { rows: [], ...said.decisions }, context, () => null) ?? '',
             timeline({ record, lease, attempts: said.attempts.rows ?? [], decisions: said.decisions.rows ?? [] }),
             said.attempts.rows?.length === 0 && record && explained?.policy?.keep_history?.value !== true ? el('p', { class: 'faint' }, 'Earlier attempts are kept where the policy has keep_history.') : null,
             said.attempts.without ? el('p', { class: 'faint' }, `Role ${context.role} may not read why attempts failed.`) : null);
@@ -200,8 +200,8 @@ class Key {
     #withoutExplanation(said, context) {
         const { problem: why } = said.explanation;
         return el('div', {},
-            concernsAll(why) ? null : problem('idem_explain', why, context.role),
-            part('idempotency.records', said.record, context.role, (rows) => (rows.length === 0
+            concernsAll(why) ? null : problem('idem_explain', why, context),
+            part('idempotency.records', said.record, context, (rows) => (rows.length === 0
                 ? el('p', { class: 'empty' }, 'There is no record of this key.') : null)) ?? '');
     }
 }

@@ -134,7 +134,7 @@ function describeRole(known, about) {
     replaceChanged(at('who'), who);
     replaceChanged(at('databases'), [databaseSwitch(known)]);
     replaceChanged(at('where'), ['Role ', el('b', {}, shown(known.current_user)), ', database ', el('b', {}, shown(known.database)), ' on ', shown(about.place),
-        `, PostgreSQL ${known.server.split(' ')[0]}`, known.version ? `, idempotency ${known.version}` : '', known.read_only === 'on' ? ', read only' : ', NOT READ ONLY']);
+        `, PostgreSQL ${known.server.split(' ')[0]}`, known.version ? `, idempotency ${known.version}${known.managed ? ' (without the module)' : ''}` : '', known.read_only === 'on' ? ', read only' : ', NOT READ ONLY']);
 }
 
 // An element keeps its focus, and an open menu stays, while its text is the same.

@@ -21,7 +21,7 @@ export const now = {
     show(answer, context) {
         return [
             el('p', { class: 'faint' }, 'Claims with a live lease, and transactions that hold the lock of a key. A lock does not show its key. The page of a key shows the session that holds it.'),
-            part('idempotency.in_flight', answer.in_flight, context.role,
+            part('idempotency.in_flight', answer.in_flight, context,
                 (rows) => table('In flight', columns, rows, 'Nothing is in flight.')),
         ];
     },

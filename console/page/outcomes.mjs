@@ -21,14 +21,14 @@ class Outcomes {
             reload();
         });
         this.content = [
-            el('form', { class: 'filters', onsubmit: (event) => event.preventDefault() }, labelled('Scopes whose name contains', input)),
+            el('form', { class: 'filters', onsubmit: (event) => event.preventDefault() }, labelled('Scope contains', input)),
             this.#said, this.#grid,
         ];
     }
 
     show(answer, context) {
         if (answer.problem) {
-            this.#said.replaceChildren(...(concernsAll(answer.problem) ? [] : [problem('idempotency.stats', answer.problem, context.role)]));
+            this.#said.replaceChildren(...(concernsAll(answer.problem) ? [] : [problem('idempotency.stats', answer.problem, context)]));
             if (answer.series.length === 0) return;
         } else {
             this.#said.replaceChildren(this.#summary(answer));

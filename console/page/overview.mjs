@@ -57,14 +57,16 @@ const light = (tone, title, ...said) => el('div', { class: `light ${tone}` }, el
 
 const onNode = (row) => (row.node ? [' of ', shown(row.node)] : []);
 
-function sweeperLight(row) {
+function sweeperLight(row, managed) {
+    if (managed && row.failures === 0) return light('off', 'Sweeper', 'Calls remove expired records beside their work, or pg_cron does');
     if (row.failures > 0) return light('bad', 'Sweeper', el('a', { href: href('sweeper') }, `The last ${row.failures} visits failed`), ...onNode(row));
     if (row.launcher_pid === null) return light('warn', 'Sweeper', 'No launcher runs: expired records are not removed by themselves', ...onNode(row));
     if (!row.last_run) return light('good', 'Sweeper', 'Runs; it has had no work yet', ...onNode(row));
     return light('good', 'Sweeper', 'Last visit ', moment(row.last_run), `, ${counted(row.last_rows ?? 0, 'row')} removed`, ...onNode(row));
 }
 
-function storeLights(rows) {
+function storeLights(rows, managed) {
+    if (managed) return [light('off', 'Edition', 'without the module, on any server')];
     const slow = rows.filter((row) => row.store !== 'heap');
     if (slow.length === 0) return [light('good', 'Store', rows.length === 1 ? 'heap' : `heap, ${counted(rows.length, 'table')}`)];
     return slow.slice(0, 3).map((row) => light('warn', 'Store', 'sql: ', row.why ? shown(row.why) : none()));
@@ -142,13 +144,12 @@ class Overview {
 
     show(answer, context, into) {
         this.#count(false);
-        const { role } = context;
         const row = (found) => found.rows?.[0];
         const keys = this.#counts?.keys;
         const views = ['waiting', 'running', 'sweeper', 'stores', 'policies'].map((name) => answer[name].problem)
             .filter((found) => found && !concernsAll(found));
         into.replaceChildren(...[
-            views.length > 0 ? problem('the views of idempotency', views[0], role) : null,
+            views.length > 0 ? problem('the views of idempotency', views[0], context) : null,
             el('section', {}, el('h2', {}, 'Needs a person'),
                 el('div', { class: 'deck' }, ...[
                     ...(answer.waiting.rows ? waiting(answer.waiting.rows) : []),
@@ -158,19 +159,19 @@ class Overview {
                 ].filter(Boolean))),
             el('div', { class: 'columns' },
                 el('section', { class: 'panel', id: 'health' }, el('h2', {}, 'Health'), el('dl', { class: 'lights' }, ...[
-                    ...(answer.sweeper.rows ?? []).map(sweeperLight),
-                    ...(answer.stores.rows ? storeLights(answer.stores.rows) : []),
+                    ...(answer.sweeper.rows ?? []).map((one) => sweeperLight(one, context.rights.managed)),
+                    ...(answer.stores.rows ? storeLights(answer.stores.rows, context.rights.managed) : []),
                     keysLight(keys, row(answer.policies)),
                     row(answer.running) ? runningLight(row(answer.running)) : null,
                     row(answer.policies) ? light('off', 'Policies', el('a', { href: href('policies') }, counted(row(answer.policies).policies, 'policy', 'policies'))) : null,
                 ].filter(Boolean))),
-                el('section', { class: 'panel', id: 'records' }, el('h2', {}, 'Records'), this.#records(row(answer.size), role))),
-            el('section', {}, el('h2', {}, 'Latest decisions'), part('idempotency.decisions', answer.decisions, role,
+                el('section', { class: 'panel', id: 'records' }, el('h2', {}, 'Records'), this.#records(row(answer.size), context))),
+            el('section', {}, el('h2', {}, 'Latest decisions'), part('idempotency.decisions', answer.decisions, context,
                 (rows) => table('Latest decisions', decisionColumns, rows, 'There are no decisions.'))),
         ].filter(Boolean));
     }
 
-    #records(stored, role) {
+    #records(stored, context) {
         const disk = stored ? el('p', { class: 'faint' }, `${size(stored.bytes)} on disk, ${size(stored.index_bytes)} of indexes.`) : null;
         const answer = this.#counts;
         if (!answer) return el('div', {}, el('p', { class: 'faint' }, 'Counting…'), disk);
@@ -178,8 +179,8 @@ class Overview {
             return el('div', {}, el('p', {}, `About ${number(Math.round(stored?.estimate ?? 0))} records. Counting them by status reads the whole table.`),
                 el('button', { type: 'button', id: 'count', 'data-id': 'count', onclick: () => this.#count(true) }, 'Count now'), disk);
         }
-        if (answer.problem) return concernsAll(answer.problem) ? null : problem('idempotency.records', answer.problem, role);
-        return el('div', {}, part('idempotency.records', answer.counts, role, byStatus), disk);
+        if (answer.problem) return concernsAll(answer.problem) ? null : problem('idempotency.records', answer.problem, context);
+        return el('div', {}, part('idempotency.records', answer.counts, context, byStatus), disk);
     }
 }
 

@@ -36,8 +36,8 @@ class Policies {
 
     show(answer, context) {
         this.found.replaceChildren(...(answer.in_force ? [el('h2', {}, 'In force for ', shown(this.asked.scope)),
-            part('idem_policy', answer.in_force, context.role, (rows) => inForce(rows, answer.changed))] : []).filter(Boolean));
-        this.list.replaceChildren(...[part('idempotency.policies', answer.policies, context.role, (rows) => (rows.length === 0
+            part('idem_policy', answer.in_force, context, (rows) => inForce(rows, answer.changed))] : []).filter(Boolean));
+        this.list.replaceChildren(...[part('idempotency.policies', answer.policies, context, (rows) => (rows.length === 0
             ? el('p', { class: 'empty' }, 'There is no policy: the settings apply to every scope.')
             : el('div', { class: 'grid' }, ...rows.map(policy))))].filter(Boolean));
     }

@@ -1,7 +1,7 @@
 // Finding records. What is looked for stands in the address, so a search can be kept and passed on.
 import { href } from './address.mjs';
 import { Selection } from './bulk.mjs';
-import { counted, el, holder, moment, number, span, word } from './build.mjs';
+import { counted, dateOf, el, holder, moment, number, span, word } from './build.mjs';
 import { choice, field, labelled, valueOf } from './fields.mjs';
 import { part } from './problems.mjs';
 import { keyColumns } from './rows.mjs';
@@ -50,20 +50,30 @@ function sorting(title, name, asked) {
     };
 }
 
-const lease = (row) => (row.left > 0 ? `lease: ${span(row.left)}` : `expired ${span(-row.left)} ago`);
+const note = (...text) => el('div', { class: 'faint' }, ...text);
+
+// A claim in progress whose lease has expired is abandoned, as in the filter and on the first page.
+function status(row) {
+    const unended = row.left !== null && !row.finished_at;
+    return el('div', {}, word(row.status === 'in_progress' && row.left <= 0 ? 'abandoned' : row.status), row.status_code ? ` ${row.status_code}` : '',
+        unended ? note(row.left > 0 ? `lease: ${span(row.left)}` : `expired ${span(-row.left)} ago`) : null);
+}
+
+function claimed(row) {
+    const took = row.finished_at ? (dateOf(row.finished_at) - dateOf(row.claimed_at)) / 1000 : null;
+    return el('div', {}, moment(row.claimed_at), took === null ? null : note('ended after ', span(took)));
+}
 
 function columns(asked, selection) {
     return [
         { title: 'Select', head: selection.all(), of: (row) => selection.box(row), kind: 'box' },
-        { title: 'Status', of: (row) => el('div', {}, word(row.status), row.left === null || row.finished_at ? null : el('div', { class: 'faint' }, lease(row))) },
+        { title: 'Status', of: status },
         { ...keyColumns[0], ...sorting('Key', 'key', asked) },
         { ...keyColumns[1], ...sorting('Scope', 'scope', asked) },
         keyColumns[2],
         { title: 'Attempt', of: (row) => number(row.attempt), kind: 'number', if: (row) => row.attempt > 1 },
         { title: 'Holder', of: holder, kind: 'text', if: (row) => row.holder !== null || row.sealed_by },
-        { title: 'Claimed', of: (row) => moment(row.claimed_at), ...sorting('Claimed', 'claimed_at', asked) },
-        { title: 'Ended', of: (row) => moment(row.finished_at), if: (row) => row.finished_at },
-        { title: 'Code', of: (row) => row.status_code, kind: 'number', if: (row) => row.status_code },
+        { title: 'Claimed', of: claimed, ...sorting('Claimed', 'claimed_at', asked) },
         nodeColumn,
     ];
 }
@@ -110,7 +120,7 @@ class Records {
     }
 
     show(answer, context) {
-        this.found.replaceChildren(...[part('idempotency.records', answer.records, context.role, (rows) => this.#rows(rows, answer, context)),
+        this.found.replaceChildren(...[part('idempotency.records', answer.records, context, (rows) => this.#rows(rows, answer, context)),
             answer.records.problem?.kind === 'timeout' ? this.#advice() : null].flat().filter(Boolean));
     }
 

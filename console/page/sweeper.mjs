@@ -34,11 +34,11 @@ export const sweeper = {
     name: 'sweeper',
     show(answer, context) {
         return [
-            part('idempotency.sweeper', answer.sweeper, context.role, (rows) => (rows.length === 0
+            part('idempotency.sweeper', answer.sweeper, context, (rows) => (rows.length === 0
                 ? el('p', { class: 'empty' }, 'There is no information about sweepers.')
                 : el('div', { class: rows.length > 1 ? 'grid' : null }, ...rows.map(sweep)))),
             el('h2', {}, 'Stores'),
-            part('idempotency.stores', answer.stores, context.role,
+            part('idempotency.stores', answer.stores, context,
                 (rows) => table('Stores', stores, rows, 'There are no tables with records.')),
         ];
     },

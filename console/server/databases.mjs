@@ -1,4 +1,5 @@
 // The databases of the server: the one that was named at the start, and others that a page switches to.
+import { INSTALLED } from './about.mjs';
 import { Database } from './database.mjs';
 import { Counts } from './overview.mjs';
 import { Sampler } from './samples.mjs';
@@ -11,7 +12,9 @@ SELECT datname::text AS name FROM pg_catalog.pg_database
  WHERE datallowconn AND NOT datistemplate AND pg_catalog.has_database_privilege(oid, 'CONNECT')
  ORDER BY datname LIMIT ${LOOKED_AT}`;
 
-const VERSION = "SELECT extversion AS version FROM pg_catalog.pg_extension WHERE extname = 'idempotency'";
+// The views of the edition without C run its owner's code with the rights of the role that looks. So it
+// is offered where the owner is that role, or a superuser; another one has to be named at the start.
+const VERSION = `SELECT version FROM (${INSTALLED}) AS i WHERE safe`;
 
 export class Databases {
     #used = new Map(); // name => { database, sampler, counts, first }

@@ -11,6 +11,7 @@ import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { about } from './about.mjs';
 import { overview } from './overview.mjs';
 import * as questions from './questions.mjs';
 import { records } from './records.mjs';
@@ -50,7 +51,7 @@ const digest = (text) => createHash('sha256').update(text).digest();
 
 // Of each database: { database, sampler, counts, first }.
 const ANSWERS = {
-    '/api/about': async ({ database, sampler, first }) => ({ ...(await questions.about(database)), every: sampler.every, first }),
+    '/api/about': async ({ database, sampler, first }) => ({ ...(await about(database)), every: sampler.every, first }),
     '/api/overview': ({ database }) => overview(database),
     '/api/counts': ({ counts }, asked) => counts.answer(asked),
     '/api/records': ({ database }, asked) => records(database, asked),
@@ -61,7 +62,7 @@ const ANSWERS = {
     '/api/encryption': ({ database }) => questions.encryption(database),
     '/api/key': ({ database }, asked) => questions.key(database, asked),
     '/api/outcomes': ({ sampler }, asked) => sampler.answer(asked),
-    '/api/retry': ({ database }) => database.retry().then(() => questions.about(database)),
+    '/api/retry': ({ database }) => database.retry().then(() => about(database)),
 };
 
 // { address, close }

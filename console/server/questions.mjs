@@ -1,31 +1,9 @@
-// The queries of the pages that have no file of their own. Every answer is an object of parts, each with rows or with its own
-// problem: a part that a role may not read leaves the rest of the page unchanged.
-
+// The queries of the pages that have no file of their own. Every answer is an object of parts, each with
+// rows or with its own problem: a part that a role may not read leaves the rest of the page unchanged.
+import { schemaOf } from './about.mjs';
 import { addSeals } from './records.mjs';
 
 const MOST = 200; // rows of a table
-
-const ABOUT = `
-SELECT pg_catalog.current_database() AS database, session_user::text AS session_user,
-       current_user::text AS current_user, pg_catalog.current_setting('server_version') AS server,
-       pg_catalog.pg_is_in_recovery() AS standby,
-       pg_catalog.current_setting('transaction_read_only') AS read_only,
-       pg_catalog.pg_has_role(current_user, 'pg_monitor', 'USAGE') AS monitors,
-       e.extversion AS version, n.nspname::text AS schema,
-       r.explains, r.decides, r.administers, r.asks_if_running
-  FROM (VALUES (1)) AS one
-  LEFT JOIN pg_catalog.pg_extension e ON e.extname = 'idempotency'
-  LEFT JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace
-  LEFT JOIN LATERAL (
-       SELECT pg_catalog.bool_or(may) FILTER (WHERE proname = 'idem_explain') AS explains,
-              pg_catalog.bool_or(may) FILTER (WHERE proname = 'idem_resolve') AS decides,
-              pg_catalog.bool_or(may) FILTER (WHERE proname = 'idem_policy_set') AS administers,
-              pg_catalog.bool_or('even_if_running' = ANY (proargnames)) FILTER (WHERE proname = 'idem_resolve') AS asks_if_running
-         FROM (SELECT p.proname, p.proargnames, pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
-                      AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') AS may
-                 FROM pg_catalog.pg_proc p
-                WHERE p.pronamespace = n.oid AND p.proname = ANY ('{idem_explain,idem_resolve,idem_policy_set}')) AS f
-       ) AS r ON true`;
 
 const IN_FLIGHT = `
 SELECT kind, scope, principal, key, attempt, holder, pid, application_name, since,
@@ -89,11 +67,6 @@ SELECT status, attempt, holder, held, status_code, body_omitted, recovery_point,
 
 const quoteName = (name) => `"${name.replace(/"/g, '""')}"`;
 
-export async function about(database) {
-    const part = await database.part(ABOUT);
-    return { about: part, expected: database.expected ?? null, place: database.place, role: database.role ?? database.user };
-}
-
 export async function inFlight(database) {
     const part = await database.part(IN_FLIGHT);
     if (part.rows) await addSeals(database, part.rows);
@@ -135,15 +108,6 @@ async function decided(database, question, values) {
     const node = await database.part('SELECT idempotency.this_node() AS name');
     const alone = node.rows?.[0].name === null;
     return database.part(question(alone ? 'idempotency.decisions_here' : 'idempotency.decisions'), values);
-}
-
-// { name } of the schema with the functions, or { problem }.
-async function schemaOf(database) {
-    const part = await database.part(
-        `SELECT n.nspname::text AS name FROM pg_catalog.pg_extension e
-           JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'idempotency'`);
-    if (part.problem) return part;
-    return part.rows[0] ?? { problem: { kind: 'absent', message: 'extension "idempotency" is not in this database' } };
 }
 
 // An operator's function opens sealed holders and errors. The view has what it can without it; fewer

@@ -115,7 +115,7 @@ test('cards of the first page lead to the records that they count', async (t) =>
     assert.match(await page.innerText('#records'), /completed\s+940,000\s+94\.0 %[\s\S]*failed\s+28,000/);
     assert.match(await page.innerText('#card-unknown'), /5,000/);
     assert.match(await page.innerText('#card-abandoned'), /3,99\d/);
-    for (const [id, status] of [['unknown', 'unknown'], ['exhausted', 'exhausted'], ['abandoned', 'in_progress']]) {
+    for (const [id, status] of [['unknown', 'unknown'], ['exhausted', 'exhausted'], ['abandoned', 'abandoned']]) {
         await visit(page, 'overview');
         await page.click(`#card-${id}`);
         await page.waitForSelector('td.key');

@@ -47,7 +47,7 @@ async function traffic(client, second) {
 
 async function shoot(page, name) {
     const session = await page.context().newCDPSession(page);
-    const { data } = await session.send('Page.captureScreenshot', { format: 'webp', quality: 60 });
+    const { data } = await session.send('Page.captureScreenshot', { format: 'webp', quality: 66 });
     writeFileSync(`${process.env.PICTURES}/${name}.webp`, Buffer.from(data, 'base64'));
 }
 
@@ -86,6 +86,7 @@ async function main() {
         await visit(page, 'outcomes');
         await page.waitForSelector('.chart canvas');
         await shoot(page, `outcomes-${colorScheme}`);
+        await page.setViewportSize({ width: 1180, height: 900 });
         await goTo(page, 'records?status=waiting');
         for (const key of ['r-815', 'r-816']) await page.check(`[aria-label="Select ${key}"]`);
         await shoot(page, `records-${colorScheme}`);

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
+import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Database } from '../server/database.mjs';
 import {
@@ -213,6 +214,39 @@ test('an extension of another version: the existing views are shown', async (t) 
     await page.waitForSelector('.policy:has-text("p")');
     await lookUp(page, { key: 'k' });
     await page.waitForSelector('#content .problem[data-kind=absent]:has-text("idempotency.attempts")');
+});
+
+test('the edition without C is shown, but for its counters', async (t) => {
+    await createDatabase('managed', readFileSync(join(dirname(process.env.SCRIPT), '../managed/idempotency.sql'), 'utf8'));
+    await seed('managed');
+    const { address } = await startConsole(t, ['--every', '1', 'managed']);
+    const page = await openPage(t, browser, address);
+    assert.match(await page.innerText('#where'), /idempotency [\d.]+ \(without the module\)/);
+    for (const name of PAGES.filter((one) => one !== 'key')) {
+        await visit(page, name);
+        await page.waitForFunction(() => document.querySelector('#content').innerText.length > 20);
+        assert.deepEqual(await kinds(page), name === 'outcomes' ? ['error'] : [], name);
+    }
+    await lookUp(page, { scope: 'refunds', key: 'r-815' });
+    assert.match(await page.innerText('#answer'), /would answer unknown/);
+    await page.selectOption('#decide-action', 'fail');
+    await page.fill('#decide-reason', 'ticket 1');
+    await run('managed', await page.innerText('.statement pre'));
+    await page.click('#databases summary');
+    await page.waitForSelector('#databases a:has-text("managed")');
+});
+
+// Its views would run with the rights of the role that looks.
+test('a database whose owner only pretends is not offered', async (t) => {
+    await run('postgres', 'CREATE ROLE pretender');
+    await createDatabase('pretended', 'CREATE SCHEMA idempotency; CREATE SCHEMA p; ALTER SCHEMA idempotency OWNER TO pretender',
+        `CREATE FUNCTION idempotency.installed() RETURNS jsonb LANGUAGE sql AS $$SELECT '{"version": "1.0.0"}'::jsonb$$`,
+        'CREATE FUNCTION p.idem_begin() RETURNS int LANGUAGE sql AS $$SELECT 1$$; ALTER FUNCTION p.idem_begin OWNER TO pretender');
+    const { ask } = await startConsole(t, ['troubled']);
+    const { databases } = await (await ask('databases')).json();
+    assert.equal(databases.some((one) => one.name === 'pretended'), false);
+    assert.ok(databases.some((one) => one.name === 'troubled'));
+    assert.equal((await (await ask('about', { database: 'pretended' })).json()).problem.kind, 'database');
 });
 
 test('an extension in another schema', async (t) => {
