@@ -6,7 +6,7 @@ import { copyable, quoteName } from './statements.mjs';
 export function problem(what, problem, { role, rights }) {
     const said = [];
     if (problem.kind === 'denied') {
-        said.push(el('p', {}, `Role ${role} may not read ${what}. Members of pg_monitor may read the views, operators may explain keys. The owner of the extension, or a superuser, grants that:`));
+        said.push(el('p', {}, `Role ${role} may not read ${what}. Members of pg_monitor may read the views, operators may explain keys, operators and administrators may read the options of a scope. The owner of the extension, or a superuser, grants that:`));
         said.push(copyable('Grant', GRANTED_BY[what]?.(role, rights) ?? `GRANT pg_monitor TO ${quoteName(role)};`));
     } else if (problem.kind === 'absent') {
         said.push(el('p', {}, `${what} is not there, or has other columns: the extension is missing, or of another version than this console.`));
