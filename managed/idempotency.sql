@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'ac09fe5d1f1fc10d';
+    digest constant text := '69e304c0053ff5ff';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -5567,7 +5567,8 @@ CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, bo
     RETURN ROW(status_code, headers, convert_to(body::text, getdatabaseencoding()));
 COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a response with a JSON body';
 ----------------------------------------------------------------------------------------------------
--- Rights in the schema idempotency. Members of pg_monitor see all but requests and answers.
+-- Rights in the schema idempotency. Members of pg_monitor see all but requests and answers. Those of
+-- pg_read_all_data read every table anyway: the views call these functions.
 ----------------------------------------------------------------------------------------------------
 
 REVOKE ALL ON ALL ROUTINES IN SCHEMA idempotency FROM PUBLIC;
@@ -5577,7 +5578,7 @@ GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.idem_audit_verify TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.claim_lives, idempotency.this_node, idempotency.of_nodes,
     idempotency.claims_here, idempotency.backlog, idempotency.scope_stats, idempotency.tables_here,
-    idempotency.keys_here TO pg_monitor;
+    idempotency.keys_here TO pg_monitor, pg_read_all_data;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned,
     idempotency.unknown, idempotency.exhausted, idempotency.sweeper,
     idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.encryption_keys_here,
@@ -5625,7 +5626,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- What roles may do by grants of the owner. PUBLIC and pg_monitor have what the file gives them.
+-- What roles may do by grants of the owner. PUBLIC, pg_monitor and pg_read_all_data have what the file gives them.
 CREATE FUNCTION idempotency.updating_rights(installed jsonb) RETURNS jsonb
     LANGUAGE sql AS $$
 SELECT coalesce(jsonb_agg(to_jsonb(g)), '[]') FROM (
@@ -5640,7 +5641,7 @@ SELECT coalesce(jsonb_agg(to_jsonb(g)), '[]') FROM (
                     SELECT format('(%I)', attname), attacl FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped) x,
            aclexplode(x.acl) a
      WHERE installed -> 'views' ? c.oid::regclass::text) g
- WHERE g.grantee NOT IN (0, g.owner, 'pg_monitor'::regrole) $$;
+ WHERE g.grantee NOT IN (0, g.owner, 'pg_monitor'::regrole, 'pg_read_all_data'::regrole) $$;
 
 -- Roles that may call all routines of a right: they have been granted them by idem_grant. An operator of
 -- an installation without administrators was both.
@@ -5684,7 +5685,7 @@ BEGIN
     FOR one IN SELECT format('REVOKE ALL ON %s %s FROM %s CASCADE', g.kind, g.identity, g.grantee::regrole)
                  FROM jsonb_to_recordset(rights) g (kind text, identity text, grantee oid) GROUP BY 1
                 UNION ALL
-               SELECT format('REVOKE ALL ON ROUTINE %s FROM pg_monitor', r) FROM jsonb_array_elements_text(installed -> 'routines') r
+               SELECT format('REVOKE ALL ON ROUTINE %s FROM pg_monitor, pg_read_all_data', r) FROM jsonb_array_elements_text(installed -> 'routines') r
                 UNION ALL
                SELECT format('REVOKE ALL ON %s FROM pg_monitor', v) FROM jsonb_array_elements_text(installed -> 'views') v LOOP
         EXECUTE one;
@@ -5801,7 +5802,7 @@ BEGIN
                  UNION ALL
                 SELECT 'SCHEMA', 'idempotency', n.nspowner, n.nspacl FROM pg_namespace n
                  WHERE n.nspname = 'idempotency' AND installed IS NULL) o, aclexplode(o.acl) a
-         WHERE a.grantee NOT IN (o.owner, 'pg_monitor'::regrole) AND NOT (o.kind = 'ROUTINE' AND a.grantee = 0)
+         WHERE a.grantee NOT IN (o.owner, 'pg_monitor'::regrole, 'pg_read_all_data'::regrole) AND NOT (o.kind = 'ROUTINE' AND a.grantee = 0)
          GROUP BY 1 LOOP
         EXECUTE one;
     END LOOP;

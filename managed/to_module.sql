@@ -109,7 +109,7 @@ BEGIN
                         SELECT format('(%I)', attname), attacl FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped) x,
                aclexplode(x.acl) a
          WHERE c.relnamespace = space) g
-     WHERE g.grantee NOT IN (0, owner, 'pg_monitor'::regrole));
+     WHERE g.grantee NOT IN (0, owner, 'pg_monitor'::regrole, 'pg_read_all_data'::regrole));
     indexes := ARRAY(SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = ANY (tables));
 
     -- ---- its objects make way, except for the tables ----

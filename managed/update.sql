@@ -30,7 +30,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- What roles may do by grants of the owner. PUBLIC and pg_monitor have what the file gives them.
+-- What roles may do by grants of the owner. PUBLIC, pg_monitor and pg_read_all_data have what the file gives them.
 CREATE FUNCTION idempotency.updating_rights(installed jsonb) RETURNS jsonb
     LANGUAGE sql AS $$
 SELECT coalesce(jsonb_agg(to_jsonb(g)), '[]') FROM (
@@ -45,7 +45,7 @@ SELECT coalesce(jsonb_agg(to_jsonb(g)), '[]') FROM (
                     SELECT format('(%I)', attname), attacl FROM pg_attribute WHERE attrelid = c.oid AND NOT attisdropped) x,
            aclexplode(x.acl) a
      WHERE installed -> 'views' ? c.oid::regclass::text) g
- WHERE g.grantee NOT IN (0, g.owner, 'pg_monitor'::regrole) $$;
+ WHERE g.grantee NOT IN (0, g.owner, 'pg_monitor'::regrole, 'pg_read_all_data'::regrole) $$;
 
 -- Roles that may call all routines of a right: they have been granted them by idem_grant. An operator of
 -- an installation without administrators was both.
@@ -89,7 +89,7 @@ BEGIN
     FOR one IN SELECT format('REVOKE ALL ON %s %s FROM %s CASCADE', g.kind, g.identity, g.grantee::regrole)
                  FROM jsonb_to_recordset(rights) g (kind text, identity text, grantee oid) GROUP BY 1
                 UNION ALL
-               SELECT format('REVOKE ALL ON ROUTINE %s FROM pg_monitor', r) FROM jsonb_array_elements_text(installed -> 'routines') r
+               SELECT format('REVOKE ALL ON ROUTINE %s FROM pg_monitor, pg_read_all_data', r) FROM jsonb_array_elements_text(installed -> 'routines') r
                 UNION ALL
                SELECT format('REVOKE ALL ON %s FROM pg_monitor', v) FROM jsonb_array_elements_text(installed -> 'views') v LOOP
         EXECUTE one;
@@ -206,7 +206,7 @@ BEGIN
                  UNION ALL
                 SELECT 'SCHEMA', 'idempotency', n.nspowner, n.nspacl FROM pg_namespace n
                  WHERE n.nspname = 'idempotency' AND installed IS NULL) o, aclexplode(o.acl) a
-         WHERE a.grantee NOT IN (o.owner, 'pg_monitor'::regrole) AND NOT (o.kind = 'ROUTINE' AND a.grantee = 0)
+         WHERE a.grantee NOT IN (o.owner, 'pg_monitor'::regrole, 'pg_read_all_data'::regrole) AND NOT (o.kind = 'ROUTINE' AND a.grantee = 0)
          GROUP BY 1 LOOP
         EXECUTE one;
     END LOOP;

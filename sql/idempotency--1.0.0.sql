@@ -1623,7 +1623,8 @@ CREATE FUNCTION @extschema@.idem_response(status_code integer, headers jsonb, bo
 COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a response with a JSON body';
 
 ----------------------------------------------------------------------------------------------------
--- Rights in the schema idempotency. Members of pg_monitor see all but requests and answers.
+-- Rights in the schema idempotency. Members of pg_monitor see all but requests and answers. Those of
+-- pg_read_all_data read every table anyway: the views call these functions.
 ----------------------------------------------------------------------------------------------------
 
 -- What ALTER DEFAULT PRIVILEGES has given to roles. A role that reads all tables would read requests.
@@ -1658,7 +1659,7 @@ GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.idem_audit_verify TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.claim_lives, idempotency.this_node, idempotency.of_nodes,
     idempotency.claims_here, idempotency.backlog, idempotency.scope_stats, idempotency.tables_here,
-    idempotency.keys_here TO pg_monitor;
+    idempotency.keys_here TO pg_monitor, pg_read_all_data;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned,
     idempotency.unknown, idempotency.exhausted, idempotency.sweeper,
     idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.encryption_keys_here,

@@ -4,6 +4,8 @@
 // (check_ssl_key_file_permissions).
 
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -49,11 +51,21 @@ const char* read_all(int file, char* text, std::size_t* length) {
     return *length == kRoom ? "The key file has more than 16384 bytes." : nullptr;
 }
 
+// A base backup copies what lies there, wherever a symbolic link outside leads to it from.
+bool lies_in_data_directory(const char* path) {
+    char real[PATH_MAX];
+    char data[PATH_MAX];
+    return realpath(path, real) != nullptr && realpath(DataDir, data) != nullptr &&
+           path_is_prefix_of_path(data, real);
+}
+
 // Bypasses the standard library's buffers, which would not be wiped.
 const char* read_file(const char* path, char* text, std::size_t* length) {
     int file = OpenTransientFile(path, O_RDONLY | PG_BINARY | O_NONBLOCK);
     if (file < 0) return psprintf("The key file cannot be opened: %m.");
-    const char* why = read_all(file, text, length);
+    const char* why = lies_in_data_directory(path)
+                          ? "A symbolic link in its path leads into the data directory."
+                          : read_all(file, text, length);
     (void)CloseTransientFile(file);
     return why;
 }

@@ -208,6 +208,15 @@ my ($here, $there) = map {
   [ source => 'apps' ], [ untriggered => 'apps' ];
 is($there, $here, 'a key has the lock that it had');
 
+# The owner of a database may not read the tables, and so may not dump them.
+$node->safe_psql('postgres', 'CREATE ROLE dba LOGIN; ALTER DATABASE source OWNER TO dba');
+$node->command_fails_like([ 'pg_dump', '-U', 'dba', '--file', "$dumps/dba.sql", 'source' ],
+	qr/permission denied for (schema|table|view|sequence) \w+/, 'the owner of the database alone may not dump it');
+$node->safe_psql('postgres', 'GRANT pg_read_all_data TO dba');
+pg_dump('dba.sql', '-U', 'dba');
+restore('dba.sql', 'of_dba');
+is($node->safe_psql('of_dba', $contents), $original, 'with pg_read_all_data: every column is the same');
+
 is($node->safe_psql('source', $contents), $original, 'the source is untouched');
 $node->stop;
 done_testing();

@@ -3,7 +3,8 @@
 use Idem;
 use Sweeping;
 
-my $node = sweeping_node('main', max_prepared_transactions => 1);
+my $node = sweeping_node('main', max_prepared_transactions => 1, wal_level => 'logical', max_replication_slots => 2);
+$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('decisions', 'test_decoding')});
 my $chain = q{SELECT number || ':' || encode(link, 'hex') FROM idempotency.audit_chain};
 my $faults = q{SELECT number, rows, problem FROM idem_audit_verify()};
 
@@ -125,6 +126,10 @@ $node->safe_psql('postgres', q{
 is($node->safe_psql('postgres', $faults), '', 'the chain is valid in itself');
 like($node->safe_psql('postgres', "SELECT problem FROM idem_audit_verify('$link')"),
 	qr/^changed$/, 'but differs from the log');
+
+# Logical decoding has it, too: the row that was removed, with its reason.
+like($node->safe_psql('postgres', q{SELECT data FROM pg_logical_slot_peek_changes('decisions', NULL, NULL)}),
+	qr/^table idempotency\.audit: DELETE: .* reason\[text\]:'last'/m, 'logical decoding shows the removed row');
 
 # ---- the setting ----
 

@@ -352,6 +352,14 @@ subtest 'files that are not taken' => sub {
 	mkdir $file or die "mkdir: $!";
 	is($why->(), 'The key file is not a regular file.', 'a folder');
 	rmdir $file;
+	my $inside = $primary->data_dir . '/keys';
+	mkdir $inside or die "mkdir: $!";
+	keys_in('primary', 'a');
+	rename $file, "$inside/primary" or die "rename: $!";
+	symlink "$inside/primary", $file or die "symlink: $!";
+	is($why->(), 'A symbolic link in its path leads into the data directory.', 'a link into the data directory');
+	unlink $file, "$inside/primary";
+	rmdir $inside;
 	take_keys($primary, 'a');
 
 	foreach my $path ('keys', $primary->data_dir . '/keys', $primary->data_dir . '/base/../keys')
