@@ -168,7 +168,7 @@ def encryption(server, options):
                   for name, durable in (("durable", True), ("synchronous_commit off", False))]
     replays = turns(server, options, "encryption, replays", both(names, "replay_kept", REPLAYED),
                     prepare=keep_answers)
-    server.sql.rows("SELECT idem_policy_drop('bench')")
+    server.sql.rows("SELECT idem_policy_drop('bench', 'bench')")
     server.reset("idempotency.encryption_key_file")
     server.begin_afresh()
     table = executions[0].table(clear, executions[1])

@@ -440,9 +440,59 @@ SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
    AND (next ? a.attname::text) <> reset $$;
 COMMENT ON FUNCTION idempotency.differing IS 'the options that a change of a policy resets, or gives another value';
 
+-- What protects records (core/policy.hpp, src/config/policy_weakening.cpp): more protects more. Of a role
+-- any other value protects less.
+CREATE FUNCTION idempotency.strength(option text, p idempotency.policy) RETURNS bigint
+    LANGUAGE sql STABLE AS $$
+SELECT CASE option
+       WHEN 'retention' THEN greatest((v).ttl, (v).retention)
+       WHEN 'on_lease_expiry' THEN ((v).on_lease_expiry = 'unknown')::integer
+       WHEN 'allowed_role' THEN NULL
+       ELSE (to_jsonb(v) ->> option)::boolean::integer END
+  FROM idempotency.values_of(p) v $$;
+COMMENT ON FUNCTION idempotency.strength IS 'how much an option of a policy protects';
+
+CREATE FUNCTION idempotency.said_of(option text, p idempotency.policy) RETURNS text
+    LANGUAGE sql STABLE AS $$
+SELECT CASE option
+       WHEN 'retention' THEN idempotency.days(idempotency.strength(option, p))::text
+       WHEN 'allowed_role' THEN coalesce((p).allowed_role, 'none')
+       ELSE to_jsonb(v) ->> option END
+  FROM idempotency.values_of(p) v $$;
+COMMENT ON FUNCTION idempotency.said_of IS 'the value of an option as a warning has it';
+
+-- Before the policy with a pattern becomes another one, or is dropped: then the next one that fits counts.
+CREATE FUNCTION idempotency.check_weakening(pattern text, next idempotency.policy, reason text) RETURNS void
+    LANGUAGE plpgsql AS $$
+DECLARE
+    old idempotency.policy := idempotency.policy_row(pattern);
+    weakened text[];
+    one text;
+BEGIN
+    IF old.scope_pattern IS NULL THEN RETURN; END IF;
+    weakened := ARRAY(SELECT s FROM unnest(/*SAFEGUARDS*/) WITH ORDINALITY g (s, place)
+                       WHERE to_jsonb(old) -> s <> 'null'
+                         AND CASE s WHEN 'allowed_role' THEN next.allowed_role IS DISTINCT FROM old.allowed_role
+                                    ELSE idempotency.strength(s, next) < idempotency.strength(s, old) END
+                       ORDER BY place);
+    IF weakened <> '{}' AND coalesce(trim(reason), '') = '' THEN
+        PERFORM idempotency.refuse('reason is required',
+            (SELECT format('The change weakens %s.', string_agg(format('%s of "%s" from %s to %s', s, old.scope_pattern,
+                idempotency.said_of(s, old), idempotency.said_of(s, next)), ', ' ORDER BY place))
+               FROM unnest(weakened) WITH ORDINALITY g (s, place)),
+            'Say why with reason, which idempotency.audit keeps, or name these options in the call.', '22004');
+    END IF;
+    FOREACH one IN ARRAY weakened LOOP
+        RAISE WARNING 'the change of policy "%" weakens % from % to %', pattern, one,
+            idempotency.said_of(one, old), idempotency.said_of(one, next)
+            USING DETAIL = format('Policy "%s" had the stronger value.', old.scope_pattern);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION idempotency.check_weakening IS 'warns of what a change weakens, and refuses it without a reason';
+
 -- Writes the checked row. The table is locked: changes wait for each other, readers do not wait. False if
 -- the policy has these options already.
-CREATE FUNCTION idempotency.write_policy(p idempotency.policy, may_replace boolean) RETURNS boolean
+CREATE FUNCTION idempotency.write_policy(p idempotency.policy, may_replace boolean, reason text) RETURNS boolean
     LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
@@ -461,6 +511,7 @@ BEGIN
                                                    'change ' || idempotency.differing(old, next, false))),
             'Use idem_policy_alter, which changes only the options that it names, or replace => true.', '42710');
     END IF;
+    PERFORM idempotency.check_weakening(p.scope_pattern, p, reason);
     v := idempotency.values_of(p);
     past := idempotency.changed_memory(p.scope_pattern, greatest(v.ttl, v.retention), now);
     p.since := past.since;
@@ -492,7 +543,7 @@ BEGIN
     PERFORM idempotency.check_reason(reason);
     LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
     old := idempotency.policy_as_json(scope_pattern COLLATE "C");
-    IF idempotency.write_policy(p, replace) THEN
+    IF idempotency.write_policy(p, replace, reason) THEN
         PERFORM idempotency.write_audit('policy_set', scope_pattern, before => old,
                                         after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
     END IF;
@@ -537,7 +588,7 @@ BEGIN
     END LOOP;
     p := jsonb_populate_record(p, given);
     PERFORM idempotency.check_policy(p);
-    IF idempotency.write_policy(p, true) THEN
+    IF idempotency.write_policy(p, true, reason) THEN
         PERFORM idempotency.write_audit('policy_alter', scope_pattern, before => old,
                                         after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
     END IF;
@@ -546,6 +597,7 @@ END
 --: idem_administrator_policy_drop plpgsql definer
 DECLARE
     now constant timestamptz := clock_timestamp();
+    below idempotency.policy;
     left_over record;
     past record;
     old jsonb;
@@ -559,6 +611,11 @@ BEGIN
     old := idempotency.policy_as_json(scope_pattern COLLATE "C");
     IF old IS NULL THEN RETURN false; END IF;
     PERFORM idempotency.check_may_change(scope_pattern COLLATE "C");
+    SELECT * INTO below FROM idempotency.policy p
+     WHERE NOT p.dropped AND p.scope_pattern <> idem_policy_drop.scope_pattern COLLATE "C"
+       AND idempotency.rank(p.scope_pattern, idem_policy_drop.scope_pattern COLLATE "C") > 0
+     ORDER BY idempotency.rank(p.scope_pattern, idem_policy_drop.scope_pattern COLLATE "C") DESC LIMIT 1;
+    PERFORM idempotency.check_weakening(scope_pattern COLLATE "C", below, reason);
     left_over := idempotency.memory_of(scope_pattern COLLATE "C", scope_pattern);
     past := idempotency.changed_memory(scope_pattern COLLATE "C", left_over.span, now);
     DELETE FROM idempotency.policy p WHERE p.scope_pattern = idem_policy_drop.scope_pattern COLLATE "C";

@@ -1,9 +1,11 @@
-// Prints the tables of src/core/outcome.hpp and header.hpp as JSON, for managed/generate.
+// Prints the tables of src/core/outcome.hpp, header.hpp and policy.hpp as JSON, for
+// managed/generate.
 #include <cstdio>
 #include <string>
 
 #include "core/header.hpp"
 #include "core/outcome.hpp"
+#include "core/policy.hpp"
 
 using namespace idem::core;
 
@@ -60,6 +62,7 @@ int main() {
                         member("outcome", entry_of(entry.outcome).word) + ", " +
                         member("why", entry.why) + ", " + member("next", entry.next) + "}";
              }),
+        list("safeguards", kSafeguards, [](const Safeguard& one) { return quoted(one.option); }),
         list("dropped_headers", kDroppedHeaders,
              [](std::string_view name) { return quoted(name); }),
         problems + "]"};

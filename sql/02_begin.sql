@@ -67,7 +67,7 @@ SELECT test.let_pass('2 minutes', 'begin-unknown');
 SELECT test.seen(c) FROM idem_begin('silent', '{"amount": 5}', 'begin-unknown') c;
 SELECT status FROM idempotency.records WHERE scope = 'begin-unknown';
 -- It was promised at the claim, so it stays so under another policy, and when ttl and retention are over.
-SELECT idem_policy_drop('begin-unknown');
+SELECT idem_policy_drop('begin-unknown', 'a test');
 SELECT test.let_pass('1 year', 'begin-unknown');
 SELECT test.seen(c) FROM idem_begin('silent', '{"amount": 5}', 'begin-unknown') c;
 -- The late holder may still record its result.

@@ -147,7 +147,7 @@ SELECT status FROM idempotency.records WHERE key = 'held3';
 SELECT count(*) FROM idempotency.in_flight WHERE key = 'held3';
 SELECT status, overdue FROM idempotency.abandoned WHERE key = 'held3';
 SELECT idem_forget('held3', 'lease-unknown');
-SELECT idem_policy_drop('lease-unknown');
+SELECT idem_policy_drop('lease-unknown', 'a test');
 -- When the connection is gone the claim is taken over at once, a day before its lease ends. (The
 -- server may take a moment to notice, hence the wait.)
 \c -

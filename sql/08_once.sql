@@ -80,14 +80,14 @@ SELECT outcome FROM idem_begin('msg-9', scope => 'once');
 SELECT test.let_pass('1 hour', 'once');
 SELECT idem_once('msg-9', 'once');
 \echo :SQLSTATE
-SELECT idem_policy_drop('once');
+SELECT idem_policy_drop('once', 'a test');
 -- The retry that is due is made.
 SELECT idem_once('msg-8', 'once'), idem_once('msg-8', 'once');
 
 -- A message has no payload to compare, so no policy asks for one.
 SELECT idem_policy_set('once', fingerprint_required => true);
 SELECT idem_once('msg-10', 'once'), idem_once('msg-10', 'once');
-SELECT idem_policy_drop('once');
+SELECT idem_policy_drop('once', 'a test');
 
 -- It has to have a key, even where one may be generated.
 \set VERBOSITY terse

@@ -53,7 +53,7 @@ SAVEPOINT s;
 SELECT outcome FROM idem_begin(NULL, scope => 'policy');
 \echo :SQLSTATE
 ROLLBACK TO s;
-SELECT idem_policy_drop('policy');
+SELECT idem_policy_drop('policy', 'a test');
 SELECT outcome FROM idem_begin(NULL, scope => 'policy');
 ROLLBACK TO s;
 SELECT outcome FROM idem_begin(NULL, scope => 'policy');
@@ -119,17 +119,17 @@ SELECT outcome, attempt FROM idem_begin('t', scope => 'policy');
 
 -- on_lease_expiry => unknown counts if it stands when the lease is found to be over, and if it stood
 -- at the claim.
-SELECT idem_policy_set('policy', on_lease_expiry => 'takeover', replace => true);
+SELECT idem_policy_set('policy', on_lease_expiry => 'takeover', replace => true, reason => 'a test');
 SELECT outcome FROM idem_begin('x', scope => 'policy');
 SELECT test.let_pass('2 min', 'policy');
 SELECT idem_policy_set('policy', on_lease_expiry => 'unknown', replace => true);
 SELECT outcome FROM idem_begin('x', scope => 'policy');
 SELECT outcome FROM idem_begin('y', scope => 'policy');
 SELECT test.let_pass('2 min', 'policy');
-SELECT idem_policy_set('policy', on_lease_expiry => 'takeover', replace => true);
+SELECT idem_policy_set('policy', on_lease_expiry => 'takeover', replace => true, reason => 'a test');
 SELECT outcome FROM idem_begin('y', scope => 'policy');
 -- wait: the default of every caller of the scope.
-SELECT idem_policy_set('policy', wait => '20 ms', replace => true);
+SELECT idem_policy_set('policy', wait => '20 ms', replace => true, reason => 'a test');
 SELECT outcome FROM idem_begin('w', scope => 'policy');
 SELECT clock_timestamp() AS started \gset
 SELECT outcome, clock_timestamp() - :'started' >= interval '20 ms' AS waited FROM idem_begin('w', scope => 'policy');
@@ -137,7 +137,7 @@ SET idempotency.default_wait = '1h';
 SELECT outcome FROM idem_begin('w', scope => 'policy');
 SELECT outcome FROM idem_begin('w', scope => 'policy', wait => '0');
 RESET idempotency.default_wait;
-SELECT idem_policy_drop('policy');
+SELECT idem_policy_drop('policy', 'a test');
 
 -- allowed_role: members only, also by way of another role, for every call.
 CREATE ROLE regress_idem_team;
@@ -208,7 +208,7 @@ SELECT outcome FROM idem_begin('k', scope => 'policy-team');
 DROP ROLE regress_idem_crew;
 SELECT idem_revoke('regress_idem_login2');
 DROP ROLE regress_idem_login2;
-SELECT idem_policy_drop('policy-team*');
+SELECT idem_policy_drop('policy-team*', 'a test');
 
 -- Each bad value is refused and leaves the policy as it is.
 SELECT idem_policy_set('policy', ttl => '1 hour', retention => '2 hours');

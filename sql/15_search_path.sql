@@ -91,7 +91,7 @@ CALL idem_forget_principal('p', 'asked for');
 SELECT idem_await_claims('p');
 SELECT idem_erase_decisions('p');
 SELECT idem_cleanup() IS NOT NULL AS cleaned;
-SELECT idem_policy_drop('path*');
+SELECT idem_policy_drop('path*', 'a test');
 SELECT idem_key('a', 'b'), idem_event_id('e', 'r', '1970-01-01 00:00:00+00'), idem_parse_key('"k"'), idem_http_status('expired'),
        idem_backoff(2, '1 s', '1 min');
 SELECT pg_catalog.encode(idem_fingerprint('{"a": 1}', 'GET', '/', '{b}'), 'hex') AS fingerprint;

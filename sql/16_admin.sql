@@ -53,7 +53,7 @@ SELECT s AS scope, test.seen(c) FROM unnest('{admin-leased,admin-unknown,admin-e
 SELECT idem_fail(key, 'down again', true, scope => scope, token => token, retry_after => '0')
   FROM idempotency.record WHERE (scope, key) = ('admin-exhausted', 'release');
 SELECT outcome, attempt FROM idem_begin('release', '{"amount": 5}', 'admin-exhausted');
-SELECT idem_policy_drop('admin-unknown'), idem_policy_drop('admin-exhausted');
+SELECT idem_policy_drop('admin-unknown', 'a test'), idem_policy_drop('admin-exhausted', 'a test');
 
 -- A late decision reaches the callers that have waited for it.
 SELECT idem_policy_set('admin-late', on_lease_expiry => 'unknown');
@@ -61,7 +61,7 @@ SELECT outcome FROM unnest('{release,complete,fail}'::text[]) k, idem_begin(k, '
 SELECT test.let_pass('1 year', 'admin-late');
 SELECT idem_resolve(k, k, 'admin-late') FROM unnest('{release,complete,fail}'::text[]) k;
 SELECT key, outcome, attempt FROM unnest('{release,complete,fail}'::text[]) k, idem_begin(k, '{"amount": 5}', 'admin-late');
-SELECT idem_policy_drop('admin-late');
+SELECT idem_policy_drop('admin-late', 'a test');
 -- But for no longer than the policy's ttl, however often it is decided.
 SELECT idem_policy_set('admin-again', ttl => '1 hour');
 SELECT outcome FROM idem_begin('again', scope => 'admin-again');

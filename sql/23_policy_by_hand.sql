@@ -44,7 +44,7 @@ UPDATE idempotency.policy SET ttl = '36525 days', retention = '876600 hours', le
     wait = '1 day', retry_base = '0', retry_cap = '36525 days', max_body_bytes = 268435456;
 SELECT outcome, expires_at - created_at AS ttl FROM idem_begin('k', scope => 'hand', wait => '0');
 INSERT INTO idempotency.policy (scope_pattern) VALUES ('*'), (''), (repeat('ü', 255));
-SELECT idem_policy_drop('*'), idem_policy_drop(''), idem_policy_drop(repeat('ü', 255)), idem_policy_drop('hand*');
+SELECT idem_policy_drop('*', 'a test'), idem_policy_drop('', 'a test'), idem_policy_drop(repeat('ü', 255), 'a test'), idem_policy_drop('hand*', 'a test');
 
 -- Without the constraints, the values read are checked: for a claim, its end, a look.
 CREATE TEMP TABLE checks AS

@@ -36,7 +36,7 @@ SELECT outcome FROM idem_begin('lost', scope => 'problem-unknown', lease => '1 h
 SELECT idem_problem(idem_get('lost', 'problem-unknown')) ->> 'type' AS in_progress;
 SELECT test.let_pass('2 hours', 'problem-unknown');
 SELECT idem_problem(idem_get('lost', 'problem-unknown')) ->> 'type' AS unknown;
-SELECT idem_policy_drop('problem-unknown');
+SELECT idem_policy_drop('problem-unknown', 'a test');
 
 -- The error of the last attempt is shown to callers that may retry later, and to those that may not.
 SELECT outcome, error FROM idem_begin('later', scope => 'problem');

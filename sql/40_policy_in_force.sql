@@ -46,7 +46,7 @@ ALTER TABLE idempotency.policy DROP CONSTRAINT policy_lease_in_range;
 UPDATE idempotency.policy SET lease = '0' WHERE scope_pattern = 'in-force*';
 SELECT * FROM idem_policy('in-force');
 \echo :SQLSTATE
-SELECT idem_policy_drop('in-force*'), idem_policy_drop('in-*');
+SELECT idem_policy_drop('in-force*', 'a test'), idem_policy_drop('in-*', 'a test');
 ALTER TABLE idempotency.policy ADD CONSTRAINT policy_lease_in_range
     CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval);
 

@@ -61,7 +61,7 @@ SELECT idem_resolve('unknown', 'fail', 'audit-unknown', 'shop');
 SELECT idem_resolve('absent', 'fail', 'audit-unknown', 'shop');
 $$);
 BEGIN;
-SELECT idem_forget('unknown', 'audit-unknown', 'shop'), idem_policy_drop('audit-unknown'), idem_revoke('regress_idem_support');
+SELECT idem_forget('unknown', 'audit-unknown', 'shop'), idem_policy_drop('audit-unknown', 'a test'), idem_revoke('regress_idem_support');
 SELECT count(*) FROM idempotency.decisions;
 SAVEPOINT s;
 SELECT idem_grant('regress_idem_app');
@@ -181,6 +181,6 @@ EXPLAIN (COSTS OFF) SELECT * FROM idempotency.decisions_here ORDER BY decided_at
 RESET enable_seqscan;
 
 DROP VIEW test.decided;
-SELECT idem_policy_drop('audit-unknown'), idem_revoke('regress_idem_support');
+SELECT idem_policy_drop('audit-unknown', 'a test'), idem_revoke('regress_idem_support');
 TRUNCATE idempotency.audit;
 DROP ROLE regress_idem_support, regress_idem_app, regress_idem_watcher, regress_idem_writer, regress_idem_auditor;

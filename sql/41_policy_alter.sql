@@ -16,7 +16,7 @@ SELECT idem_policy_alter('alter', max_attempts => 4, store_request => false, on_
                          exclude_fields => '{c}');
 SELECT test.said('alter');
 -- Reset, together with a change of others; options that were open stay open.
-SELECT idem_policy_alter('alter', retention => '3 days', unset => '{lease,wait,exclude_fields,allowed_role}');
+SELECT idem_policy_alter('alter', retention => '3 days', unset => '{lease,wait,exclude_fields,allowed_role}', reason => 'a test');
 SELECT test.said('alter');
 SELECT idem_policy_alter('alter', allowed_role => 'regress_idem_altered', unset => '{}');
 -- Nothing named is nothing changed.
@@ -29,14 +29,14 @@ DECLARE
     option text;
 BEGIN
     FOREACH option IN ARRAY (SELECT proargnames[2:cardinality(proargnames) - 2] FROM pg_proc WHERE proname = 'idem_policy_alter') LOOP
-        PERFORM idem_policy_alter('alter', unset => ARRAY[option]);
+        PERFORM idem_policy_alter('alter', unset => ARRAY[option], reason => 'a test');
         IF test.said('alter') ? option THEN RAISE '% is left', option; END IF;
     END LOOP;
 END $$;
 SELECT test.said('alter');
 
 -- Refused calls, which leave the policy unchanged.
-SELECT idem_policy_set('alter', ttl => '1 day', retention => '2 days', retry_cap => '1 min', replace => true);
+SELECT idem_policy_set('alter', ttl => '1 day', retention => '2 days', retry_cap => '1 min', replace => true, reason => 'a test');
 SELECT * FROM refused($$
 SELECT idem_policy_alter('alter', unset => '{ttl,tlt}');
 SELECT idem_policy_alter('alter', unset => '{scope_pattern}');
@@ -61,7 +61,7 @@ SELECT idem_policy_set('alter-memory', ttl => '1 hour');
 SELECT idem_policy_alter('alter-memory', retention => '7 days');
 SELECT memory_before FROM idempotency.policies WHERE scope_pattern = 'alter-memory';
 -- A policy that was dropped is none, though a trace of it is left.
-SELECT idem_policy_drop('alter-memory');
+SELECT idem_policy_drop('alter-memory', 'a test');
 SELECT idem_policy_alter('alter-memory', retention => '7 days');
 \echo :SQLSTATE
 -- An invalid policy is mended, or refused unchanged.
@@ -74,7 +74,7 @@ ALTER TABLE idempotency.policy ADD CONSTRAINT policy_lease_in_range
     CHECK (lease OPERATOR(pg_catalog.>) '0'::interval AND lease OPERATOR(pg_catalog.<=) '36525 days'::interval);
 SELECT outcome FROM idem_begin('k', scope => 'alter');
 -- A missing role stays missing until it is named again.
-SELECT idem_policy_set('alter', allowed_role => 'regress_idem_altered', replace => true);
+SELECT idem_policy_set('alter', allowed_role => 'regress_idem_altered', replace => true, reason => 'a test');
 DROP ROLE regress_idem_altered;
 SELECT idem_policy_alter('alter', ttl => '1 day');
 SELECT test.said('alter');
@@ -84,7 +84,7 @@ BEGIN READ ONLY;
 SELECT idem_policy_alter('alter', ttl => '1 day');
 \echo :SQLSTATE
 ROLLBACK;
-SELECT idem_policy_drop('alter');
+SELECT idem_policy_drop('alter', 'a test');
 DELETE FROM idempotency.record WHERE scope = 'alter';
 TRUNCATE idempotency.policy;
 DROP FUNCTION test.said;

@@ -128,7 +128,7 @@ SELECT key, status FROM idempotency.records WHERE principal = 'mall' ORDER BY ke
 DELETE FROM idempotency.record WHERE (scope, key) = ('many-closed', 'once');
 SELECT scope, key FROM idempotency.attempts WHERE principal = 'mall';
 SELECT after FROM idempotency.decisions WHERE action = 'erase' AND after ? 'forgotten' ORDER BY decided_at;
-SELECT idem_policy_drop('many-lost');
+SELECT idem_policy_drop('many-lost', 'a test');
 GRANT regress_idem_app TO regress_idem_support;
 SET SESSION AUTHORIZATION regress_idem_support;
 CALL idem_forget_principal('mall', 'ticket 6');
@@ -154,7 +154,7 @@ RESET SESSION AUTHORIZATION;
 SELECT :forgotten AS forgotten, :closed AS closed, jsonb_array_length(:'closed_scopes') AS named, :'complete' AS complete;
 SELECT count(*) FROM idempotency.record WHERE principal = 'mall';
 DELETE FROM idempotency.record WHERE principal = 'mall';
-SELECT idem_policy_drop('many/*');
+SELECT idem_policy_drop('many/*', 'a test');
 
 -- What can't be decided for a reason of its own stops nothing either, and is told with the reason: a
 -- policy that nobody can make sense of closes its scope, of one record the key is missing, of another
@@ -192,7 +192,7 @@ SELECT idem_policy_drop('many-broken');
 ALTER TABLE idempotency.policy ADD CONSTRAINT policy_fingerprint_fields_given CHECK (pg_catalog.cardinality(fingerprint_fields) OPERATOR(pg_catalog.>) 0);
 CALL idem_forget_principal('torn');
 SELECT count(*) FROM idempotency.attempts WHERE principal = 'torn';
-SELECT idem_policy_drop('many-small'), idem_policy_drop('many-sealed');
+SELECT idem_policy_drop('many-small', 'a test'), idem_policy_drop('many-sealed', 'a test');
 
 -- Functions of users that are called alike, with other arguments, are none of ours.
 CREATE FUNCTION public.idem_resolve_idle(integer) RETURNS text LANGUAGE sql RETURN 'passed';
@@ -257,6 +257,6 @@ RESET default_transaction_isolation;
 
 DROP VIEW test.many;
 DROP FUNCTION test.fill, test.settle, test.in_function;
-SELECT idem_policy_drop('many-unknown'), idem_policy_drop('many-closed'), idem_policy_drop('many-open'), idem_revoke('regress_idem_support'), idem_revoke('regress_idem_app');
+SELECT idem_policy_drop('many-unknown', 'a test'), idem_policy_drop('many-closed', 'a test'), idem_policy_drop('many-open', 'a test'), idem_revoke('regress_idem_support'), idem_revoke('regress_idem_app');
 TRUNCATE idempotency.audit, idempotency.record;
 DROP ROLE regress_idem_support, regress_idem_app;

@@ -63,7 +63,7 @@ SELECT option, value FROM idem_policy('options') WHERE option = 'derive_window';
 DELETE FROM idempotency.record WHERE scope IN ('options', 'options2');
 
 -- principal_required.
-SELECT idem_policy_set('options', principal_required => true, replace => true);
+SELECT idem_policy_set('options', principal_required => true, replace => true, reason => 'a test');
 SELECT * FROM refused($$
 SELECT outcome FROM idem_begin('k', scope => 'options');
 SELECT idem_once('k', 'options');
@@ -73,9 +73,9 @@ SELECT count(*) FROM idempotency.record WHERE scope = 'options';
 SELECT outcome FROM idem_begin('k', scope => 'options', principal => 'p');
 SELECT idem_once('o', 'options', 'p');
 -- Claims from before, without one, can be ended and looked at.
-SELECT idem_policy_set('options', replace => true);
+SELECT idem_policy_set('options', replace => true, reason => 'a test');
 SELECT token FROM idem_begin('k', scope => 'options') \gset
-SELECT idem_policy_set('options', principal_required => true, replace => true);
+SELECT idem_policy_set('options', principal_required => true, replace => true, reason => 'a test');
 SELECT idem_complete('k', 200, scope => 'options', token => :token);
 SELECT status FROM idem_get('k', 'options');
 SELECT idem_forget('k', 'options');
@@ -87,7 +87,7 @@ SELECT idem_policy_set('options', ttl => '2 hours', max_ttl => '1 hour');
 SELECT idem_policy_set('options', lease => '2 min', max_lease => '1 min');
 SELECT idem_policy_set('options', max_ttl => '0');
 $$);
-SELECT idem_policy_set('options', max_ttl => '1 hour', max_lease => '20 s', replace => true);
+SELECT idem_policy_set('options', max_ttl => '1 hour', max_lease => '20 s', replace => true, reason => 'a test');
 CREATE FUNCTION test.spans_of(in_key text) RETURNS text LANGUAGE sql AS $$
     SELECT concat_ws(' / ', expires_at - claimed_at, retained_until - claimed_at, lease_us * interval '1 us')
       FROM idempotency.record WHERE scope = 'options' AND key = in_key $$;
@@ -104,9 +104,9 @@ SELECT idem_policy_alter('options', retention => '3 days');
 SELECT outcome FROM idem_begin('kept', scope => 'options', ttl => '1 day');
 SELECT test.spans_of('kept');
 -- Heartbeats and checkpoints, with a lease and with the claim's own, which may be of an earlier policy.
-SELECT idem_policy_set('options', replace => true);
+SELECT idem_policy_set('options', replace => true, reason => 'a test');
 SELECT token FROM idem_begin('beat', scope => 'options', lease => '1 hour') \gset
-SELECT idem_policy_set('options', max_ttl => '1 hour', max_lease => '20 s', replace => true);
+SELECT idem_policy_set('options', max_ttl => '1 hour', max_lease => '20 s', replace => true, reason => 'a test');
 SELECT idem_extend('beat', :token, scope => 'options') <= clock_timestamp() + interval '20 s' AS capped;
 SELECT idem_extend('beat', :token, lease => '10 min', scope => 'options') <= clock_timestamp() + interval '20 s' AS capped;
 SELECT idem_checkpoint('beat', 'here', scope => 'options', token => :token, lease => '10 min') <= clock_timestamp() + interval '20 s' AS capped;
@@ -119,7 +119,7 @@ SELECT test.spans_of('once');
 -- A ttl that only seems to be longer than the retention is none.
 SELECT idem_policy_set('options', retention => '1 hour', replace => true);
 \echo :SQLSTATE
-SELECT idem_policy_set('options', retention => '1 hour', max_ttl => '30 min', replace => true);
+SELECT idem_policy_set('options', retention => '1 hour', max_ttl => '30 min', replace => true, reason => 'a test');
 DELETE FROM idempotency.record WHERE scope = 'options';
 
 -- retry_jitter: exactly 1, 2, 4, 8, 16 minutes, or anything up to that.
@@ -136,9 +136,9 @@ BEGIN
     DELETE FROM idempotency.record WHERE scope = 'options' AND key = 'pause';
     RETURN pauses;
 END $$;
-SELECT idem_policy_set('options', retry_base => '1 min', retry_cap => '1 hour', retry_jitter => 'none', replace => true);
+SELECT idem_policy_set('options', retry_base => '1 min', retry_cap => '1 hour', retry_jitter => 'none', replace => true, reason => 'a test');
 SELECT test.pauses(8);
-SELECT idem_policy_set('options', retry_base => '1 min', retry_cap => '1 hour', retry_jitter => 'full', replace => true);
+SELECT idem_policy_set('options', retry_base => '1 min', retry_cap => '1 hour', retry_jitter => 'full', replace => true, reason => 'a test');
 SELECT p[1] <= '1 min' AND p[2] <= '2 min' AND p[3] <= '4 min' AND p[4] <= '8 min' AS below,
        p <> '{1 min,2 min,4 min,8 min}' AS random
   FROM (SELECT test.pauses(4)) f (p);
@@ -152,7 +152,7 @@ SELECT idem_policy_set('options', retry_jitter => 'exact');
 SELECT idem_policy_set('options', on_missing_key => 'refuse');
 $$);
 
-SELECT idem_policy_drop('options'), idem_policy_drop('options2');
+SELECT idem_policy_drop('options', 'a test'), idem_policy_drop('options2', 'a test');
 DELETE FROM idempotency.record WHERE scope IN ('options', 'options2');
 TRUNCATE idempotency.policy;
 DROP FUNCTION test.kept, test.spans_of, test.pauses;

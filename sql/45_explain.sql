@@ -159,7 +159,7 @@ SELECT explained_at - (lease ->> 'until')::timestamptz = (lease ->> 'overdue')::
   FROM idem_explain('over', scope => 'explain');
 SELECT (e.record ->> 'expires_at')::timestamptz = r.expires_at AS expires, (e.record ->> 'removable_at')::timestamptz = r.retained_until AS removable
   FROM idem_explain('done', scope => 'explain') e, idempotency.records r WHERE (r.scope, r.key) = ('explain', 'done');
-SELECT idem_policy_set('explain', store_request => true, abandon_after => '10 min', replace => true);
+SELECT idem_policy_set('explain', store_request => true, abandon_after => '10 min', replace => true, reason => 'a test');
 SELECT (lease ->> 'given_up_at')::timestamptz - (lease ->> 'until')::timestamptz AS given_up FROM idem_explain('leased', scope => 'explain');
 -- A record that no caller takes over needs nothing more.
 SELECT idem_policy_set('explain-unknown', lease => '1 hour', on_lease_expiry => 'unknown', abandon_after => '10 min', on_abandon => 'unknown', replace => true);
@@ -186,7 +186,7 @@ SELECT count(*) > 10 AS options, bool_and(policy ? option AND policy -> option -
 
 -- ---- differences ----
 
-SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}', replace => true);
+SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}', replace => true, reason => 'a test');
 SELECT token IS NOT NULL AS claimed FROM idem_begin('parts', '{"amount": 100, "to": {"name": "acme", "bank": [1, {"x": null}, true]}, "trace_id": "a",
     "meta": {"sent_at": 1, "by": "me"}, "tags": [{"id": 1, "t": "x"}], "odd name": 1, "a.b": 1, "\u0001\"": 1, "": 1, "big": 12345678901234567890.50}', 'explain');
 CREATE FUNCTION test.parts(given jsonb, show_values boolean DEFAULT false, in_key text DEFAULT 'parts') RETURNS text
@@ -212,9 +212,9 @@ SELECT test.parts('{"amount": 1, "to": null}', true) LIKE '%"stored": 100%' AS s
 SELECT part FROM idem_explain('parts', jsonb_build_object('amount', repeat('x', 9000), 'meta', jsonb_build_object('by', repeat('y', 8)), 'to', jsonb_build_object('bank', 1)), 'explain',
     show_values => true) e, jsonb_array_elements(e.request -> 'differ') part WHERE part ->> 'path' IN ('$.amount', '$.meta.by', '$.to.bank');
 -- A caller's own fingerprint: nothing to say.
-SELECT idem_policy_set('explain', store_request => true, replace => true);
+SELECT idem_policy_set('explain', store_request => true, replace => true, reason => 'a test');
 SELECT outcome, request, notes FROM idem_explain('parts', scope => 'explain', fingerprint => '\x00');
-SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}', replace => true);
+SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}', replace => true, reason => 'a test');
 -- A bounded number of paths, in readable form.
 SELECT jsonb_array_length(request -> 'differ') AS parts, request -> 'more' AS more FROM idem_explain('parts', (SELECT jsonb_object_agg(i, i) FROM generate_series(1, 1000) i), 'explain');
 SELECT outcome FROM idem_begin('deep', (repeat('{"ä":', 400) || '1' || repeat('}', 400))::jsonb, 'explain');
@@ -236,11 +236,11 @@ RESET statement_timeout;
 SELECT count(*) AS came_to_its_end FROM pg_locks WHERE locktype = 'advisory' AND objid = 45 AND pid = pg_backend_pid();
 DROP TABLE long;
 -- The rule of then: by that of today nothing would differ.
-SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{amount}', replace => true);
+SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{amount}', replace => true, reason => 'a test');
 SELECT test.parts('{"amount": 6}', in_key => 'leased');
 SELECT outcome FROM idem_begin('leased', '{"amount": 6}', 'explain');
 -- Where only some fields count: parts without any of them do not matter.
-SELECT idem_policy_set('explain', store_request => true, fingerprint_fields => '{id,$.to.name,$.list[*].n}', exclude_fields => '{$.meta.id}', replace => true);
+SELECT idem_policy_set('explain', store_request => true, fingerprint_fields => '{id,$.to.name,$.list[*].n}', exclude_fields => '{$.meta.id}', replace => true, reason => 'a test');
 SELECT outcome FROM idem_begin('some', '{"id": 1, "x": 1, "to": {"name": "acme", "y": 1}, "list": [{"z": 1}, {"n": 1}, {"n": 2, "z": [{"id": 3}]}], "meta": {"id": 1}, "rest": [[{"a": {}}]]}', 'explain');
 SELECT test.parts('{"id": 1.0, "x": 2, "to": {"name": "acme", "y": 2}, "list": [{"n": 1}, {"z": 1}, {"z": [{"id": 3}, {"q": 1}], "n": 2}], "meta": {"id": 2}, "more": {"a": [1]}}', in_key => 'some');
 SELECT test.parts('{"id": 2, "to": {"name": "other", "y": 2}, "list": [{"n": 1}, 5, {"n": 3, "z": [{"id": 4}]}, {"n": 5}], "rest": [[{"id": {}}]], "more": {"a": [1]}}', in_key => 'some');
@@ -249,7 +249,7 @@ SELECT request -> 'counted' AS counted, request -> 'left_out' AS left_out FROM i
 -- A record that has no request says that the fingerprints differ, and no more.
 SELECT outcome, request FROM idem_explain('silent', '{"amount": 6}', 'explain-unknown');
 -- Deeper than a fingerprint reads, with one of the caller's.
-SELECT idem_policy_set('explain', store_request => true, replace => true);
+SELECT idem_policy_set('explain', store_request => true, replace => true, reason => 'a test');
 SELECT outcome FROM idem_begin('deeper', (repeat('[', 1500) || '1' || repeat(']', 1500))::jsonb, 'explain', fingerprint => '\x01');
 SELECT jsonb_array_length(request -> 'differ') AS parts, part ->> 'how' AS how
   FROM idem_explain('deeper', (repeat('[', 1500) || '2' || repeat(']', 1500))::jsonb, 'explain', fingerprint => '\x02') e, jsonb_array_elements(e.request -> 'differ') part;
@@ -287,6 +287,6 @@ SELECT outcome FROM idem_explain('k', '{"amount": 5}', 'explain-small');
 SELECT idem_revoke('regress_idem_clerk');
 DROP ROLE regress_idem_clerk;
 DELETE FROM idempotency.record WHERE scope LIKE 'explain%';
-SELECT count(idem_policy_drop(scope_pattern)) AS dropped FROM idempotency.policies WHERE scope_pattern LIKE 'explain%';
+SELECT count(idem_policy_drop(scope_pattern, 'a test')) AS dropped FROM idempotency.policies WHERE scope_pattern LIKE 'explain%';
 DROP FUNCTION test.parts, test.facts, test.one_of, test.explained, test.traces;
 DROP PROCEDURE test.explain_at_random;

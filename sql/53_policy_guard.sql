@@ -2,6 +2,8 @@
 -- not others by set, alter or drop, by a more specific pattern, or in a transaction that rolls back.
 -- Encryption that no role guards can be ended by the owner only.
 \a\pset footer off
+-- sql/75_weaker_policies.sql is about warnings.
+SET client_min_messages = error;
 
 CREATE ROLE regress_operator;
 CREATE ROLE regress_clerk;
@@ -16,7 +18,7 @@ GRANT USAGE ON SCHEMA test TO PUBLIC;
 CREATE FUNCTION test.tried(statement text, OUT came_of_it text) LANGUAGE plpgsql AS $$
 DECLARE detail text;
 BEGIN
-    EXECUTE statement;
+    EXECUTE regexp_replace(statement, '\)$', ', reason => ''a test'')');
     RAISE SQLSTATE 'TT000';
 EXCEPTION
     WHEN SQLSTATE 'TT000' THEN came_of_it := 'done';
@@ -27,8 +29,8 @@ END $$;
 
 SELECT idem_policy_set('vault', allowed_role => 'regress_vault', encrypt => false, ttl => '1 day');
 SELECT idem_policy_set('safe*', allowed_role => 'regress_vault');
-SELECT idem_policy_set('safe/open*', ttl => '2 days');
-SELECT idem_policy_set('safe/open/shut', allowed_role => 'regress_clerk');
+SELECT idem_policy_set('safe/open*', ttl => '2 days', reason => 'a test');
+SELECT idem_policy_set('safe/open/shut', allowed_role => 'regress_clerk', reason => 'a test');
 SELECT outcome FROM idem_begin('k', scope => 'vault');
 SELECT idem_complete('k', 200, 'secret'::text, scope => 'vault', token => token) FROM idempotency.record WHERE key = 'k' AND scope = 'vault';
 

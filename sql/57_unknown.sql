@@ -203,4 +203,4 @@ SELECT idem_policy_set('un-bounds', unknown_retry_after => '0');
 DROP TABLE test.effect;
 DROP FUNCTION test.lost;
 DELETE FROM idempotency.record WHERE scope LIKE 'un%';
-SELECT idem_policy_drop('un'), idem_policy_drop('un-silent');
+SELECT idem_policy_drop('un', 'a test'), idem_policy_drop('un-silent', 'a test');

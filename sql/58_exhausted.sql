@@ -109,5 +109,5 @@ SELECT idem_cleanup();
 SELECT s, d.* FROM unnest('{dead-unknown,dead-fail,dead-release}'::text[]) s, test.dead(s) d;
 
 DELETE FROM idempotency.record WHERE scope LIKE 'dead%';
-SELECT idem_policy_drop(s) FROM unnest('{dead,dead-unknown,dead-fail,dead-release}'::text[]) s;
+SELECT idem_policy_drop(s, 'a test') FROM unnest('{dead,dead-unknown,dead-fail,dead-release}'::text[]) s;
 DROP FUNCTION test.dead, test.attempt;

@@ -221,10 +221,10 @@ SELECT count(*) FROM idempotency.records WHERE key IN ('inner', 'outer');
 -- The policy at the grant counts.
 BEGIN;
 SELECT outcome FROM idem_begin('g1', scope => 'txp/1');
-SELECT idem_policy_alter('txp*', transactional_only => false);
+SELECT idem_policy_alter('txp*', transactional_only => false, reason => 'a test');
 COMMIT;
 SELECT transactional_only FROM idempotency.policies WHERE scope_pattern = 'txp*';
-SELECT idem_policy_alter('txp*', transactional_only => false);
+SELECT idem_policy_alter('txp*', transactional_only => false, reason => 'a test');
 BEGIN;
 SELECT outcome FROM idem_begin('g2', scope => 'txp/1');
 SELECT idem_policy_alter('txp*', transactional_only => true);
@@ -237,7 +237,7 @@ SELECT outcome, attempt FROM idem_begin('g2', scope => 'txp/1');
 SELECT idem_complete('g2', scope => 'txp/1', token => :token);
 SELECT outcome FROM idem_begin('g2', scope => 'txp/1');
 
-SELECT idem_policy_drop('txp*');
+SELECT idem_policy_drop('txp*', 'a test');
 DROP TABLE tx_effect;
 DROP FUNCTION tx_left, tx_trigger, tx_operation, tx_nested;
 DROP PROCEDURE tx_early;

@@ -64,7 +64,7 @@ DELETE FROM test.window;
 
 -- A claim that lives is in progress, beyond the window too. Its answer is kept for another window, for
 -- those who were told to wait for it.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', lease => '10 min', replace => true);
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', lease => '10 min', replace => true, reason => 'a test');
 SELECT outcome FROM test.buy();
 SELECT test.let_pass('2 min', 'window');
 SELECT outcome FROM test.buy();
@@ -76,7 +76,7 @@ DELETE FROM test.window;
 
 -- One that is silent beyond its lease is taken over within the window; after it, its work is another
 -- request's, and the attempt is kept in the history.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', keep_history => true, replace => true);
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', keep_history => true, replace => true, reason => 'a test');
 DELETE FROM idempotency.attempt WHERE scope = 'window';
 SELECT outcome FROM test.buy();
 SELECT idem_checkpoint(key, 'charged', '{"charge": 7}', scope, principal, token) IS NOT NULL AS noted FROM test.window;
@@ -94,7 +94,7 @@ SELECT idem_complete(:'key', 201, 'late', scope => 'window', principal => 'mira'
 DELETE FROM test.window;
 
 -- An unknown record stays unknown until an operator decides; the decision is kept for a window.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', on_lease_expiry => 'unknown', replace => true);
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '10 min', lease => '1 min', on_lease_expiry => 'unknown', replace => true, reason => 'a test');
 SELECT outcome FROM test.buy();
 SELECT test.let_pass('1 day', 'window');
 SELECT outcome FROM test.buy();
@@ -105,7 +105,7 @@ SELECT outcome, attempt FROM test.buy();
 DELETE FROM test.window;
 
 -- A key that is sent is not forgotten so: it is exhausted for its retention.
-SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', max_attempts => 1, ttl => '1 min', retention => '2 hours', replace => true);
+SELECT idem_policy_set('window', on_missing_key => 'derive', derive_window => '1 min', max_attempts => 1, ttl => '1 min', retention => '2 hours', replace => true, reason => 'a test');
 SELECT outcome FROM idem_begin('sent', '{"item": 1}', 'window', 'mira');
 SELECT idem_fail(key, 'down', retryable => true, scope => scope, principal => principal, token => token, retry_after => '0') FROM test.window;
 SELECT test.let_pass('1 hour', 'window');
@@ -114,4 +114,4 @@ DROP VIEW test.window;
 DROP FUNCTION test.buy;
 DELETE FROM idempotency.record WHERE scope = 'window';
 DELETE FROM idempotency.attempt WHERE scope = 'window';
-SELECT idem_policy_drop('window');
+SELECT idem_policy_drop('window', 'a test');

@@ -49,12 +49,12 @@ SELECT outcome, status_code FROM idem_begin('client', '{"amount": 5}', 'uf-unkno
 
 -- The policy at the claim counts, and so does the one in force now.
 SELECT test.claimed('before', 'uf-unknown') AS token \gset
-SELECT idem_policy_alter('uf-unknown', on_lease_expiry => 'takeover');
+SELECT idem_policy_alter('uf-unknown', on_lease_expiry => 'takeover', reason => 'a test');
 SELECT test.uncertain('before', 'uf-unknown', :token);
 SELECT test.claimed('after', 'uf-unknown') AS token \gset
 SELECT idem_policy_alter('uf-unknown', on_lease_expiry => 'unknown');
 SELECT test.uncertain('after', 'uf-unknown', :token);
-SELECT idem_policy_alter('uf-unknown', on_lease_expiry => 'takeover');
+SELECT idem_policy_alter('uf-unknown', on_lease_expiry => 'takeover', reason => 'a test');
 SELECT test.uncertain('after', 'uf-unknown', :token);
 SELECT key, status FROM test.states('uf-unknown') WHERE key IN ('before', 'after');
 SELECT idem_policy_alter('uf-unknown', on_lease_expiry => 'unknown');
@@ -121,4 +121,4 @@ SELECT test.uncertain('none', 'uf');
 DEALLOCATE fail;
 DELETE FROM idempotency.record WHERE scope LIKE 'uf%';
 DROP FUNCTION test.claimed, test.uncertain, test.states;
-SELECT idem_policy_drop('uf'), idem_policy_drop('uf-unknown');
+SELECT idem_policy_drop('uf', 'a test'), idem_policy_drop('uf-unknown', 'a test');

@@ -62,7 +62,7 @@ SELECT idem_policy_set('own', final_errors => '{22}');
 SELECT test.execute('k', 'test.claims(jsonb)'), test.execute('k', 'test.bad_status(jsonb)');
 SELECT idem_policy_drop('own');
 -- Once that is mended the same key is executed.
-SELECT idem_policy_drop('own-strict');
+SELECT idem_policy_drop('own-strict', 'a test');
 SELECT test.execute('k claims', 'test.claims(jsonb)');
 SELECT what FROM test.effect;
 

@@ -32,7 +32,7 @@ SELECT outcome FROM idem_begin(NULL, scope => 'buy', fingerprint => '\x01', deri
 SELECT test.buy('{"item": 1, "cup": 1}'), test.buy('{"item": 1, "cup": 2}');
 SELECT outcome FROM idem_begin(NULL, '{"cup": 1}', 'buy', derive => '1 min');
 \echo :SQLSTATE
-SELECT idem_policy_drop('buy');
+SELECT idem_policy_drop('buy', 'a test');
 DELETE FROM test.bought;
 
 -- A key that is given is remembered as ever. A policy that derives has its own window. One that refuses a
@@ -44,11 +44,11 @@ DELETE FROM test.bought;
 SELECT outcome FROM idem_begin(NULL, '{"item": 1}', 'buy', ttl => '1 hour', derive => '1 min');
 SELECT retained_until - created_at AS window, expires_at = retained_until AS alike FROM test.bought;
 DELETE FROM test.bought;
-SELECT idem_policy_set('buy', on_missing_key => 'derive', derive_window => '5 min', replace => true);
+SELECT idem_policy_set('buy', on_missing_key => 'derive', derive_window => '5 min', replace => true, reason => 'a test');
 SELECT outcome FROM idem_begin(NULL, '{"item": 1}', 'buy', derive => '1 min');
 SELECT retained_until - created_at AS window FROM test.bought;
 DELETE FROM test.bought;
-SELECT idem_policy_drop('buy');
+SELECT idem_policy_drop('buy', 'a test');
 
 -- The call's window is at most the longer one of the policy's retention and max_ttl.
 SELECT idem_policy_set('buy', ttl => '1 hour', max_ttl => '2 hours', retention => '3 hours');
@@ -59,7 +59,7 @@ SELECT idem_policy_alter('buy', max_ttl => '4 hours');
 SELECT outcome FROM idem_begin(NULL, '{"item": 1}', 'buy', derive => '10 days');
 SELECT retained_until - created_at AS window FROM test.bought;
 DELETE FROM test.bought;
-SELECT idem_policy_drop('buy');
+SELECT idem_policy_drop('buy', 'a test');
 
 -- Refused.
 SELECT * FROM refused($$

@@ -11,6 +11,7 @@
 #include "core/pattern.hpp"
 
 #include "config/policy_guard.hpp"
+#include "config/policy_weakening.hpp"
 #include "config/settings.hpp"
 #include "pg/datum.hpp"
 #include "pg/installed.hpp"
@@ -23,14 +24,10 @@ namespace {
 // claim is made under it.
 constexpr std::int64_t kLeast = 1;
 
-std::int64_t span_of(const core::Policy& policy) {
-    return Max(policy.ttl, policy.retention);
-}
-
 // Of one row alone.
 core::Memory memory_of_row(const PolicyRow& row) {
     if (unusable_column(row) != nullptr) return {kLeast, PG_INT64_MAX, kLeast};
-    std::int64_t span = span_of(policy_of(given_in(row)));
+    std::int64_t span = core::span_of(policy_of(given_in(row)));
     if (row.nulls[kSince]) return core::unchanged_memory(span);
     return {span, DatumGetTimestampTz(row.values[kSince]),
             pg::micros_of(DatumGetIntervalP(row.values[kMemoryBefore]))};
@@ -111,7 +108,7 @@ const char* differing(const PolicyRow& old, const PolicyRow& next, bool reset) {
 
 core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view scopes,
                        const PolicyRow* without) {
-    core::Memory memory = core::unchanged_memory(span_of(default_policy()));
+    core::Memory memory = core::unchanged_memory(core::span_of(default_policy()));
     std::size_t best = 0;
     for (const PolicyRow& row : policies) {
         std::size_t its_rank = rank(pattern_of(row), scopes);
@@ -125,15 +122,16 @@ core::Memory memory_of(const PolicyRows& policies, Rank rank, std::string_view s
     return memory;
 }
 
-bool set_policy(PolicyRow* row, bool may_replace) {
+bool set_policy(PolicyRow* row, const ChangeTerms& terms) {
     PolicyRows policies = lock_policies(CurrentMemoryContext);
     check_may_change(policies, pattern_of(*row), row);
     const PolicyRow* there = live_row(policies, pattern_of(*row));
     if (there != nullptr && has_same_options(*there, *row)) return false;
-    if (there != nullptr && !may_replace) raise_exists(*there, *row);
+    if (there != nullptr && !terms.may_replace) raise_exists(*there, *row);
+    check_weakening(policies, pattern_of(*row), row, terms.has_reason);
     TimestampTz now = GetCurrentTimestamp();
     core::Memory old = memory_of(policies, core::cover_rank, pattern_of(*row));
-    set_past(core::changed_memory(old, span_of(policy_of(given_in(*row))), now), row);
+    set_past(core::changed_memory(old, core::span_of(policy_of(given_in(*row))), now), row);
     mark_dropped(false, row);
     write_row(row);
     remove_what_is_over(policies, pattern_of(*row), now);
@@ -146,12 +144,13 @@ bool policy_to_change(text* pattern, PolicyRow* row) {
     return found != nullptr;
 }
 
-bool drop_policy(text* pattern) {
+bool drop_policy(text* pattern, bool has_reason) {
     PolicyRows policies = lock_policies(CurrentMemoryContext);
     std::string_view name = pg::bytes_of(pattern);
     const PolicyRow* row = live_row(policies, name);
     if (row == nullptr) return false;
     check_may_change(policies, name, nullptr);
+    check_weakening(policies, name, nullptr, has_reason);
     TimestampTz now = GetCurrentTimestamp();
     core::Memory old = memory_of(policies, core::cover_rank, name);
     core::Memory left = memory_of(policies, core::cover_rank, name, row);

@@ -13,10 +13,6 @@
 
 namespace idem::config {
 
-namespace {
-
-constexpr int kEncrypt = core::policy_column("encrypt");
-
 std::size_t rank_for(const PolicyRow& row, std::string_view pattern) {
     if (is_dropped(row)) return 0;
     return core::cover_rank(core::pattern_reach(pattern_of(row)), core::pattern_reach(pattern));
@@ -25,6 +21,10 @@ std::size_t rank_for(const PolicyRow& row, std::string_view pattern) {
 bool is_live(const PolicyRow& row, std::string_view pattern) {
     return pattern_of(row) == pattern && !is_dropped(row);
 }
+
+namespace {
+
+constexpr int kEncrypt = core::policy_column("encrypt");
 
 // The policies in force for the scopes of a pattern.
 struct InForce {

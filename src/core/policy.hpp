@@ -195,6 +195,32 @@ constexpr int policy_column(std::string_view name) noexcept {
     return place;
 }
 
+// An option whose weakening is a decision: a change that protects less needs a reason.
+struct Safeguard {
+    const char* option;
+    // More protects more. nullptr: any other value protects less (the role, which Policy lacks).
+    std::int64_t (*strength)(const Policy& policy) noexcept;
+};
+
+// How long keys are remembered.
+inline std::int64_t span_of(const Policy& policy) noexcept {
+    return policy.ttl > policy.retention ? policy.ttl : policy.retention;
+}
+
+inline constexpr Safeguard kSafeguards[] = {
+    {"retention", span_of},
+    {"principal_required", get_member<&Policy::principal_required>},
+    {"on_lease_expiry", get_member<&Policy::on_lease_expiry>},
+    {"allowed_role", nullptr},
+    {"encrypt", get_member<&Policy::encrypt>},
+    {"transactional_only", get_member<&Policy::transactional_only>},
+};
+
+// Whether the option protects less after a change.
+inline bool weakens(const Safeguard& safeguard, const Policy& from, const Policy& to) noexcept {
+    return safeguard.strength != nullptr && safeguard.strength(to) < safeguard.strength(from);
+}
+
 // Which of two spans, if left open, is never out of order with the other.
 enum class Follows { Neither, Longer, Either };
 

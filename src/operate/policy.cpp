@@ -6,6 +6,7 @@
 
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"
+#include "claim/operator.hpp"
 #include "config/policy.hpp"
 #include "config/policy_change.hpp"
 #include "config/policy_in_force.hpp"
@@ -145,9 +146,11 @@ Datum set(FunctionCallInfo fcinfo) {
     for (bool& null : row.nulls) null = true;
     take_options(fcinfo, &row);
     check(fcinfo, &row);
-    bool replace = bool_or(fcinfo, config::kOptions + 1, false);
-    (void)audited("policy_set", pattern, reason_or_null(fcinfo, config::kOptions),
-                  [&row, replace] { return config::set_policy(&row, replace); });
+    const text* reason = reason_or_null(fcinfo, config::kOptions);
+    config::ChangeTerms terms{bool_or(fcinfo, config::kOptions + 1, false),
+                              claim::says_why(reason)};
+    (void)audited("policy_set", pattern, reason,
+                  [&row, &terms] { return config::set_policy(&row, terms); });
     PG_RETURN_VOID();
 }
 
@@ -181,7 +184,7 @@ Datum alter(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_alter()");
     text* pattern = required_text(fcinfo, config::kPattern, "scope_pattern");
     const text* reason = reason_or_null(fcinfo, config::kOptions + 1);
-    (void)audited("policy_alter", pattern, reason, [fcinfo, pattern] {
+    (void)audited("policy_alter", pattern, reason, [fcinfo, pattern, reason] {
         PolicyRow row;
         if (!config::policy_to_change(pattern, &row))
             ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
@@ -191,7 +194,7 @@ Datum alter(FunctionCallInfo fcinfo) {
         unset_options(fcinfo, &row);
         take_options(fcinfo, &row);
         check(fcinfo, &row);
-        return config::set_policy(&row, true);
+        return config::set_policy(&row, {true, claim::says_why(reason)});
     });
     PG_RETURN_VOID();
 }
@@ -200,8 +203,10 @@ Datum alter(FunctionCallInfo fcinfo) {
 Datum drop(FunctionCallInfo fcinfo) {
     pg::require_writable("idem_policy_drop()");
     text* pattern = required_text(fcinfo, 0, "scope_pattern");
-    PG_RETURN_BOOL(audited("policy_drop", pattern, reason_or_null(fcinfo, 1),
-                           [pattern] { return config::drop_policy(pattern); }));
+    const text* reason = reason_or_null(fcinfo, 1);
+    PG_RETURN_BOOL(audited("policy_drop", pattern, reason, [pattern, reason] {
+        return config::drop_policy(pattern, claim::says_why(reason));
+    }));
 }
 
 // idem_policy(scope): option, value, source, origin

@@ -121,6 +121,44 @@ void expect(const Memory& memory, std::int64_t span, std::int64_t since, std::in
     }
 }
 
+const Safeguard& safeguard(std::string_view option) {
+    for (const Safeguard& one : kSafeguards)
+        if (one.option == option) return one;
+    ADD_FAILURE() << option;
+    return kSafeguards[0];
+}
+
+TEST(Safeguards, AreWeakenedInOneDirection) {
+    const Policy weak;
+    Policy strong;
+    strong.retention = kDay;
+    strong.principal_required = strong.encrypt = strong.transactional_only = true;
+    strong.on_lease_expiry = OnLeaseExpiry::Unknown;
+    for (const Safeguard& one : kSafeguards) {
+        EXPECT_EQ(weakens(one, strong, weak), one.strength != nullptr);
+        EXPECT_FALSE(weakens(one, weak, strong));
+        EXPECT_FALSE(weakens(one, strong, strong));
+    }
+}
+
+TEST(Safeguards, ALongTtlRemembersAsWell) {
+    Policy strong;
+    Policy other;
+    strong.retention = kDay;
+    other.ttl = kDay;
+    EXPECT_FALSE(weakens(safeguard("retention"), strong, other));
+    other.ttl = kDay - 1;
+    EXPECT_TRUE(weakens(safeguard("retention"), strong, other));
+}
+
+TEST(Safeguards, OfOthersAreNotTouched) {
+    Policy strong;
+    Policy other;
+    strong.max_attempts = 1;
+    strong.fingerprint_required = strong.store_request = true;
+    for (const Safeguard& one : kSafeguards) EXPECT_FALSE(weakens(one, strong, other));
+}
+
 TEST(MemorySince, IsTheShortestSinceThen) {
     const Memory memory{500, kNow, 20};
     EXPECT_EQ(memory_since(memory, kNow - 1), 20);

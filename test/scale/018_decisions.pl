@@ -149,7 +149,7 @@ subtest 'scopes that are closed to the operator, and functions that are called a
 	$coordinator->safe_psql('postgres', 'GRANT app TO support');
 	is(try_sql($worker1, "CALL idem_forget_principal('$there', 'ticket 5')", extra_params => [ '-U', 'support' ]),
 		'1|0|[]|0|[]|0|t', 'by a member nothing is left');
-	$coordinator->safe_psql('postgres', q{REVOKE app FROM support; SELECT idem_policy_drop('closed')});
+	$coordinator->safe_psql('postgres', q{REVOKE app FROM support; SELECT idem_policy_drop('closed', 'a test')});
 	$_->safe_psql('postgres', q{
 		SET citus.enable_ddl_propagation = off;
 		DROP FUNCTION idem_erase(integer), idem_cleanup(integer)}) foreach @nodes;

@@ -96,7 +96,7 @@ $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), '42501', 'so does a policy, at the next statement');
 is($standby->safe_psql('postgres', q{SELECT value, source FROM idem_policy('s') WHERE option = 'allowed_role'}),
 	'staff|policy', 'idem_policy shows the options in force there');
-call($primary, 'idem_policy_drop', scope_pattern => '*');
+call($primary, 'idem_policy_drop', scope_pattern => '*', reason => 'a test');
 $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'and its end');
 ask($reader, 'RESET ROLE');

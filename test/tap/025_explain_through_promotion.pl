@@ -99,7 +99,7 @@ subtest 'policies and encryption as they arrive' => sub {
 	$primary->safe_psql('postgres', q{UPDATE idempotency.policy SET fingerprint_fields = '{}'});
 	caught_up();
 	is(told($reader, 'k', scope => 'sealed'), '55000', 'a policy that is not valid');
-	call($primary, 'idem_policy_drop', scope_pattern => 'sealed');
+	call($primary, 'idem_policy_drop', scope_pattern => 'sealed', reason => 'a test');
 	caught_up();
 	is(told($reader, 'k', scope => 'sealed'), 'execute no_record - t', 'and its end');
 };

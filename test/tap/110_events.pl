@@ -27,7 +27,7 @@ sub every_outcome ($scope)
 		ask($session, 'SELECT ' . invocation($function, key => $key, scope => $scope, @named));
 	};
 	my $policy = sub {
-		ask($session, 'SELECT ' . invocation('idem_policy_set', scope_pattern => $scope, replace => \'true', @_));
+		ask($session, 'SELECT ' . invocation('idem_policy_set', scope_pattern => $scope, replace => \'true', reason => 'a test', @_));
 	};
 	my $let_time_pass = sub { ask($session, 'SELECT pg_sleep(0.005)') };
 	my $token;
@@ -139,7 +139,7 @@ subtest 'decisions' => sub {
 			ask($session, 'SELECT ' . invocation('idem_forget', key => $key, scope => 'd',
 				principal => 'p'));
 			ask($session, 'SELECT ' . invocation('idem_policy_set', scope_pattern => 'd*',
-				on_lease_expiry => 'unknown'));
+				on_missing_key => 'error'));
 			ask($session, 'SELECT ' . invocation('idem_policy_drop', scope_pattern => 'd*'));
 		});
 	};
@@ -148,8 +148,8 @@ subtest 'decisions' => sub {
 		  . qq({"alive": true, "status": "in_progress", "attempt": 1} after=$failed));
 	my @forget = (qq(decision=forget scope="d" $by before=$failed));
 	my @policy = (
-		qq(decision=policy_set scope="d*" $by after={"on_lease_expiry": "unknown"}),
-		qq(decision=policy_drop scope="d*" $by before={"on_lease_expiry": "unknown"}));
+		qq(decision=policy_set scope="d*" $by after={"on_missing_key": "error"}),
+		qq(decision=policy_drop scope="d*" $by before={"on_missing_key": "error"}));
 
 	$node->safe_psql('postgres', q{CREATE ROLE support; SELECT idem_grant('support', true, administrator => true)});
 	ask($session, q{SET idempotency.log_events = 'off'; SET idempotency.log_keys = off; SET ROLE support});
