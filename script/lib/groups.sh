@@ -320,8 +320,8 @@ with_managed_edition() {
     use_installation "$WORK/server"
     "$@"
 }
-# Without the tests of what the module alone has: columns in C, either store, its memory.
-group_managed-client() { with_managed_edition group_client --exclude-regex 'columns|stores|memory'; }
+# Without the tests of what the module alone has: columns in C, and either store.
+group_managed-client() { with_managed_edition group_client --exclude-regex 'columns|stores'; }
 
 group_managed-docs() { with_managed_edition group_docs; }
 group_managed-demo() { with_managed_edition group_demo; }
