@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '98171a7d1edf5a6e';
+    digest constant text := '0e5962a367db42b0';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -2938,6 +2938,11 @@ BEGIN
         PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
             format('It was begun in scope "%s".', NEW.scope),
             'End the claim with idem_complete, idem_fail, idem_unknown or idem_release before COMMIT or PREPARE TRANSACTION.', '55000');
+    ELSIF r.open_claim = 'r' AND EXISTS (SELECT FROM idempotency.policy_row(NEW.scope) p
+                                          WHERE p.transactional_only OR p.max_open_claims IS NOT NULL) THEN
+        -- Not by idem_execute, which ends it: a caller has called the first part of it alone.
+        PERFORM idempotency.refuse('a claim of idem_execute is still open', 'The policy of its scope allows it no lease.',
+            'Call idem_execute, and let its operation set no constraints to immediate.', '55000');
     ELSIF current_setting('transaction_read_only') = 'off' THEN
         UPDATE idempotency.record t
            SET lease_until = greatest(r.lease_until, idempotency.after(clock_timestamp(), r.lease_us)),
