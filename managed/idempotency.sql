@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '0e5962a367db42b0';
+    digest constant text := 'a2f6cc174c41d68b';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3800,6 +3800,8 @@ DECLARE
     done record;
 BEGIN
     done := idempotency.link_decisions(10000, coalesce(nullif(current_setting('idempotency.log_audit', true), ''), 'on')::boolean);
+    -- A crash must not take back a link that is logged.
+    IF done.linked > 0 AND current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
     IF done.log_number IS NOT NULL THEN RAISE LOG 'idempotency: audit=%:%', done.log_number, done.log_link; END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.link_and_log IS 'links decisions, and logs the newest link';

@@ -116,6 +116,8 @@ bool link_decisions(std::int64_t limit) {
     pg::FoundRow row = only_row();
     bool is_news = !row.is_null(2);
     bool linked = row.number(1) > 0;
+    // A later transaction logs the link, which a crash must not take back.
+    if (linked) ForceSyncCommit();
     if (is_news)
         ereport(LOG, (errmsg("idempotency: %s",
                              psprintf("audit=%lld:%s", static_cast<long long>(row.number(2)),

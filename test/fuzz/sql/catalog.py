@@ -70,7 +70,7 @@ NEEDS_MODULE = ("idem_stats_reset()", "idem_reseal()", "scope_stats()", "of_node
 MANAGED = os.environ.get("IDEM_EDITION") == "managed"
 # The module has them in pg_settings.
 SETTINGS = ("default_ttl", "default_retention", "default_lease", "default_wait", "max_body_bytes", "audit_retention",
-            "log_keys", "sweep_beside_calls")  # fmt: skip
+            "log_audit", "log_keys", "sweep_beside_calls")  # fmt: skip
 
 
 def settings(connection):

@@ -172,6 +172,7 @@ PLAUSIBLE = {
     "transactional": (None, "f", "f", "t"),
     "transactional_only": (None, None, None, "t"),
     "reason_required": (None, None, "t"),
+    "link": (None, "1:" + 64 * "0", "3:" + 64 * "f", "1:0"),
     "max_open_claims": (None, None, None, "1", "100"),
     "retry_jitter": (None, "full", "none"),
     "max_ttl": (None, "1 hour", "3 days"),
