@@ -387,7 +387,7 @@ WITH RECURSIVE tip AS MATERIALIZED (
 ), found AS MATERIALIZED (
     SELECT a.ctid AS at, a.decided_at, a AS decision, CASE WHEN NOT a.erased THEN uuid_send(gen_random_uuid()) END AS salt
       FROM (SELECT u.ctid AS at FROM idempotency.audit u
-             WHERE u.number IS NULL AND EXISTS (SELECT FROM tip) ORDER BY u.decided_at LIMIT most) seen
+             WHERE u.number IS NULL AND EXISTS (SELECT FROM tip) ORDER BY u.decided_at LIMIT greatest(most, 0)) seen
       JOIN idempotency.audit a ON a.ctid = seen.at AND (a.ctid = seen.at) IS TRUE
        FOR UPDATE OF a SKIP LOCKED
 ), named AS MATERIALIZED (
@@ -428,7 +428,7 @@ WITH tip AS MATERIALIZED (
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ), oldest AS (
     SELECT a.number, a.decided_at FROM idempotency.audit a
-     WHERE a.number IS NOT NULL AND EXISTS (SELECT FROM tip) ORDER BY a.number LIMIT most
+     WHERE a.number IS NOT NULL AND EXISTS (SELECT FROM tip) ORDER BY a.number LIMIT greatest(most, 0)
 ), last AS MATERIALIZED (
     SELECT max(o.number) AS number
       FROM (SELECT oldest.number, bool_and(oldest.decided_at <= until) OVER (ORDER BY oldest.number) AS is_old FROM oldest) o

@@ -125,6 +125,7 @@ BY_TYPE = {
     '"char"': single_bytes,
     "idempotency.stats_here": claims,
     "idempotency.records": claims,
+    "idempotency.audit": claims,
     "integer[]": lists,
     "pg_snapshot": snapshots,
 }
