@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'ed04332ef4be074b';
+    digest constant text := '2ef9eebd7d241e0c';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -746,6 +746,17 @@ CREATE TABLE idempotency.granted (
 );
 --; other
 COMMENT ON TABLE idempotency.granted IS 'grants of idem_grant in a cluster, on every node; empty on a single server';
+--; trigger owner_writes ON idempotency.granted
+-- A row of another role would give rights on nodes that are added later.
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.granted
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+--; trigger owner_truncates ON idempotency.granted
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.granted
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+ALTER TABLE idempotency.granted ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.granted ENABLE ALWAYS TRIGGER owner_truncates;
 --; trigger revoked_here ON idempotency.granted
 CREATE TRIGGER revoked_here
     AFTER DELETE ON idempotency.granted
@@ -1087,9 +1098,18 @@ BEGIN
 END
 $body$;
 COMMENT ON FUNCTION idempotency.policy_changed IS 'tells every backend that policies have changed';
---; trigger policy_changed ON idempotency.policy
+--; trigger owner_writes ON idempotency.policy
 -- Per row, because a logical replication subscriber fires no statement triggers. ENABLE ALWAYS, because
--- the replica role must fire them, too.
+-- the replica role must fire them, too. The functions write as the owner: a role that may write all
+-- tables would open a closed scope.
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.policy
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+--; trigger owner_truncates ON idempotency.policy
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.policy
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+--; trigger policy_changed ON idempotency.policy
 CREATE TRIGGER policy_changed
     AFTER INSERT OR UPDATE OR DELETE ON idempotency.policy
     FOR EACH ROW EXECUTE FUNCTION idempotency.policy_changed();
@@ -1097,6 +1117,8 @@ CREATE TRIGGER policy_changed
 CREATE TRIGGER policy_truncated
     AFTER TRUNCATE ON idempotency.policy
     FOR EACH STATEMENT EXECUTE FUNCTION idempotency.policy_changed();
+ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER owner_truncates;
 ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER policy_changed;
 ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER policy_truncated;
 --; type @extschema@.idem_claim

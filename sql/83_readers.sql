@@ -25,7 +25,7 @@ SELECT idem_forget('b', 'readers', 'p', 'because');
 SELECT idem_get('b', 'readers', 'p');
 RESET SESSION AUTHORIZATION;
 \set VERBOSITY default
-SELECT idem_policy_drop('readers');
+SELECT idem_policy_drop('readers', 'a test');
 DELETE FROM idempotency.record WHERE scope = 'readers';
 DELETE FROM idempotency.attempt WHERE scope = 'readers';
 DROP ROLE regress_idem_reader;

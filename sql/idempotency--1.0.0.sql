@@ -623,6 +623,15 @@ CREATE TABLE idempotency.granted (
     CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator, administrator))
 );
 COMMENT ON TABLE idempotency.granted IS 'grants of idem_grant in a cluster, on every node; empty on a single server';
+-- A row of another role would give rights on nodes that are added later.
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.granted
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.granted
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
+ALTER TABLE idempotency.granted ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.granted ENABLE ALWAYS TRIGGER owner_truncates;
 CREATE TRIGGER revoked_here
     AFTER DELETE ON idempotency.granted
     FOR EACH ROW EXECUTE FUNCTION idempotency.revoked_here();
@@ -913,13 +922,22 @@ CREATE FUNCTION idempotency.policy_changed() RETURNS trigger
 COMMENT ON FUNCTION idempotency.policy_changed IS 'tells every backend that policies have changed';
 
 -- Per row, because a logical replication subscriber fires no statement triggers. ENABLE ALWAYS, because
--- the replica role must fire them, too.
+-- the replica role must fire them, too. The functions write as the owner: a role that may write all
+-- tables would open a closed scope.
+CREATE TRIGGER owner_writes
+    BEFORE INSERT OR UPDATE OR DELETE ON idempotency.policy
+    FOR EACH ROW EXECUTE FUNCTION idempotency.owner_writes();
+CREATE TRIGGER owner_truncates
+    BEFORE TRUNCATE ON idempotency.policy
+    FOR EACH STATEMENT EXECUTE FUNCTION idempotency.owner_writes();
 CREATE TRIGGER policy_changed
     AFTER INSERT OR UPDATE OR DELETE ON idempotency.policy
     FOR EACH ROW EXECUTE FUNCTION idempotency.policy_changed();
 CREATE TRIGGER policy_truncated
     AFTER TRUNCATE ON idempotency.policy
     FOR EACH STATEMENT EXECUTE FUNCTION idempotency.policy_changed();
+ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER owner_writes;
+ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER owner_truncates;
 ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER policy_changed;
 ALTER TABLE idempotency.policy ENABLE ALWAYS TRIGGER policy_truncated;
 
