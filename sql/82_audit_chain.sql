@@ -27,6 +27,11 @@ SELECT * FROM faults;
 SELECT idem_cleanup() >= 0 AS cleaned;
 SELECT number, logged FROM idempotency.audit_chain;
 SELECT number || ':' || encode(link, 'hex') AS line FROM idempotency.audit_chain \gset
+-- Without work, no call writes.
+BEGIN;
+SELECT linked FROM idempotency.link_decisions(100, true);
+SELECT idempotency.remove_old_decisions(now() - interval '1 year', 100) AS removed, pg_current_xact_id_if_assigned() AS xid;
+COMMIT;
 BEGIN;
 SELECT idem_resolve('d', 'fail', 'chain', 'pd', reason => 'four');
 SELECT idem_cleanup() >= 0 AS cleaned, idem_cleanup() >= 0 AS cleaned_again;

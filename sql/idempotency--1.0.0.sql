@@ -372,7 +372,7 @@ COMMENT ON FUNCTION idempotency.next_link IS 'link of a decision, from that befo
 -- snapshot: its new version has another ctid. Nothing is linked between the tables of a restore, or
 -- where a subscription feeds the audit.
 --
--- Also returns the newest link that has not been logged yet. It is committed: links of this transaction
+-- Without work it writes nothing. Also returns the newest link that has not been logged yet. It is committed: links of this transaction
 -- are for a later call, because it may roll back.
 CREATE FUNCTION idempotency.link_decisions(most bigint, logs boolean, OUT linked bigint, OUT log_number bigint, OUT log_link text)
     LANGUAGE sql AS $$
@@ -382,6 +382,7 @@ WITH RECURSIVE tip AS MATERIALIZED (
       FROM idempotency.audit_chain c
      WHERE c.number = (SELECT max(m.number) FROM idempotency.audit_chain m)
        AND c.number >= coalesce((SELECT max(a.number) FROM idempotency.audit a WHERE a.number IS NOT NULL), 0)
+       AND (EXISTS (SELECT FROM idempotency.audit u WHERE u.number IS NULL) OR (logs AND c.number > c.logged))
        AND NOT EXISTS (SELECT FROM pg_subscription_rel s WHERE s.srrelid = 'idempotency.audit'::regclass)
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ), found AS MATERIALIZED (
@@ -425,6 +426,7 @@ CREATE FUNCTION idempotency.remove_old_decisions(until timestamptz, most bigint)
 WITH tip AS MATERIALIZED (
     SELECT c.number FROM idempotency.audit_chain c
      WHERE c.number = (SELECT max(m.number) FROM idempotency.audit_chain m)
+       AND EXISTS (SELECT FROM idempotency.audit a WHERE a.decided_at <= until)
      LIMIT 1 FOR UPDATE SKIP LOCKED
 ), oldest AS (
     SELECT a.number, a.decided_at FROM idempotency.audit a
