@@ -44,6 +44,6 @@ export async function ask(what, body = {}) {
         if (!response.ok) return { problem: { kind: 'console', message: `the console says: ${await response.text()}` } };
         return await response.json();
     } catch {
-        return { problem: { kind: 'console', message: 'script/console does not answer: it has ended' } };
+        return { problem: { kind: 'console', message: 'the console does not answer: it has ended' } };
     }
 }

@@ -165,10 +165,10 @@ function databaseSwitch(known) {
 
 const HELP = {
     away: 'The database can\'t be reached. Trying again every few seconds. The values below are the last that were read.',
-    password: 'The server does not accept the password. The console does not retry automatically, because that could lock the role. Correct PGPASSWORD or the password file, and restart script/console. If the password was changed on the server or in the file, try again.',
+    password: 'The server does not accept the password. The console does not retry automatically, because that could lock the role. Correct PGPASSWORD or the password file, and restart the console. If the password was changed on the server or in the file, try again.',
     refused: 'The server does not let this role in. The console does not retry automatically.',
-    console: 'The console is not running. Start script/console again and open the address that it prints.',
-    token: 'This tab has no token. Paste the address that script/console has printed, including the part after the #. Each run has its own token.',
+    console: 'The console is not running. Start it again and open the address that it prints.',
+    token: 'This tab has no token. Paste the address that the console has printed, including the part after the #. Each run has its own token.',
     database: 'The database of this address can\'t be shown.',
 };
 

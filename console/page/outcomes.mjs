@@ -60,7 +60,7 @@ class Outcomes {
         const every = answer.every === 1 ? 'every second' : `every ${answer.every} seconds`;
         const wait = answer.times.length === 0 ? ' Lines begin with the second sample.' : '';
         return el('p', { class: answer.scopes === 0 ? 'empty' : 'faint' },
-            `Sampled ${every} since script/console was started, and discarded when it ends. ${scopes}${wait}`);
+            `Sampled ${every} since the console was started, and discarded when it ends. ${scopes}${wait}`);
     }
 }
 

@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util';
 
 export class UsageError extends Error {}
 
-export const usage = `Usage: script/console [OPTION...] [DBNAME | CONNECTION STRING]
+export const usage = (command) => `Usage: ${command} [OPTION...] [DBNAME | CONNECTION STRING]
 
 Shows in a browser what idempotency keeps in a database. Reads only. Prints the address to open, which
 is on this machine alone, and whose last part is a secret.

@@ -29,7 +29,7 @@ async function connect(database, forcePrompt) {
 async function main() {
     const options = parseArguments(process.argv.slice(2), process.env);
     if (options.help) {
-        process.stdout.write(usage);
+        process.stdout.write(usage(process.env.IDEM_COMMAND ?? 'script/console'));
         return;
     }
     const database = new Database(options.connection, { role: options.role, expected: process.env.IDEM_VERSION });

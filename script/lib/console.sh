@@ -6,8 +6,9 @@ CONSOLE= # the folder that it runs from: its sources and the packages that they 
 # Names missing programs.
 console_needs() {
     command -v npm >/dev/null &&
-        node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null && return
-    echo "Node.js 20 or newer with npm (Debian's nodejs and npm, or another build in PATH)."
+        node -e 'const [major, minor] = process.versions.node.split(".").map(Number);
+            process.exit(major * 100 + minor < 1820 ? 1 : 0)' 2>/dev/null && return
+    echo "Node.js 18.20 or newer with npm (Debian's nodejs and npm, or another build in PATH)."
     return 1
 }
 

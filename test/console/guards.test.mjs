@@ -219,7 +219,7 @@ test('--help, a wrong option, and a machine without Node.js', () => {
     const without = spawnSync(process.env.SCRIPT, [], { encoding: 'utf8', env: { PATH: folder, HOME: folder } });
     rmSync(folder, { recursive: true });
     assert.equal(without.status, 1);
-    assert.match(without.stderr, /script\/console needs Node\.js 20 or newer with npm/);
+    assert.match(without.stderr, /script\/console needs Node\.js 18\.20 or newer with npm/);
 });
 
 test('at a terminal the password is asked for, without an echo, and again when it is wrong', async () => {
