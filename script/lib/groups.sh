@@ -40,6 +40,8 @@ group_checks() {
         "$ROOT/test/check_versions"
     check "files that name the maintainer name the one of release.conf" "$ROOT/script/release" --same
     check "a release is refused while its publisher is a placeholder" "$ROOT/test/release_test"
+    check "links of the packaged documents lead somewhere, and the package's test sees those that do not" \
+        "$ROOT/test/documents_test"
     # A checkout without history makes no release.
     [[ ! -e $ROOT/.git ]] ||
         check "a release has the same bytes whenever and wherever it is made" releases_are_equal
