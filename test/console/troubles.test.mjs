@@ -174,7 +174,7 @@ test('the console itself ends', async (t) => {
     child.kill('SIGTERM');
     await ended;
     await page.waitForSelector('#banner [data-kind=console]');
-    assert.match(await page.innerText('#banner'), /Start script\/console again/);
+    assert.match(await page.innerText('#banner'), /Start it again/);
 });
 
 // ---- other databases ----
