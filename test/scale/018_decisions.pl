@@ -172,5 +172,32 @@ subtest 'a node that is away' => sub {
 		"t|ticket 3\nf|ticket 3", 'and both calls are written down');
 };
 
+subtest 'a chain on each node' => sub {
+	$_->safe_psql('postgres', 'TRUNCATE idempotency.audit, idempotency.audit_chain; INSERT INTO idempotency.audit_chain DEFAULT VALUES')
+	  foreach @nodes;
+	abandon_claims($_, 'chained') foreach $here, $there;
+	like(try_sql($coordinator, q{CALL idem_resolve_all('fail', holder => 'gone', scope => '*')}), qr/^2\|0\|/, 'decided');
+	try_sql($worker1, 'SELECT idem_cleanup()');
+	is($worker1->safe_psql('postgres', 'SELECT count(*) FROM idempotency.decisions WHERE number IS NULL'), '0',
+		'idem_cleanup on any node links the decisions of all');
+	$worker2->safe_psql('postgres', q{UPDATE idempotency.audit SET reason = 'another' WHERE number = 1});
+	is($worker2->safe_psql('postgres', 'SELECT problem FROM idem_audit_verify()'), 'changed', 'a change is seen on its node');
+	is($_->safe_psql('postgres', 'SELECT count(*) FROM idem_audit_verify()'), '0', 'the chains of others are whole')
+	  foreach $coordinator, $worker1;
+};
+
+subtest 'a limit of open claims holds from any node' => sub {
+	try_sql($coordinator, q{SELECT idem_policy_set('few', max_open_claims => 1, reason_required => true)});
+	foreach my $tenant ($here, $there)
+	{
+		my $begin = sub { try_sql($_[0], "SELECT outcome FROM idem_begin('$_[1]', scope => 'few', principal => '$tenant', lease => '1h')") };
+		is($begin->($worker1, 'a'), 'execute', 'the first claim');
+		is($begin->($_, 'b'), '53400', 'no second one') foreach @nodes;
+		is(try_sql($coordinator, "SELECT idem_resolve('a', 'fail', 'few', '$tenant')"), '22023', 'no decision without a reason');
+		is(try_sql($coordinator, "SELECT idem_resolve('a', 'fail', 'few', '$tenant', reason => 'ticket 4')"), 't', 'a decision');
+		is($begin->($worker2, 'b'), 'execute', 'makes room');
+	}
+};
+
 $_->stop foreach reverse @nodes;
 done_testing();
