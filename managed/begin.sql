@@ -149,10 +149,8 @@ COMMENT ON FUNCTION idempotency.writer_of IS 'the transaction that wrote a row';
 
 -- Rows that come from a dump may name a transaction that this server has yet to begin.
 CREATE FUNCTION idempotency.is_news(writer xid8, snapshot pg_snapshot) RETURNS boolean
-    LANGUAGE plpgsql AS $$
-BEGIN
+    LANGUAGE plpgsql
     RETURN NOT pg_visible_in_snapshot(writer, snapshot) AND writer < pg_snapshot_xmax(pg_current_snapshot());
-END $$;
 COMMENT ON FUNCTION idempotency.is_news IS 'whether a transaction has committed since a snapshot';
 
 -- Records that ended longer ago than this are swept without a trace. So a snapshot of that age is too old
@@ -511,8 +509,7 @@ COMMENT ON FUNCTION idempotency.answer IS 'decides about a key, and claims it if
 
 CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.question, p idempotency.in_force,
                                        now timestamptz) RETURNS text
-    LANGUAGE plpgsql AS $$
-BEGIN
+    LANGUAGE plpgsql
     RETURN idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
         r.claimed_at,
         -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
@@ -522,7 +519,6 @@ BEGIN
         r.resolved_by IS NOT NULL, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
         r.status IS NULL OR idempotency.same_request(r, q, p),
         now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown');
-END $$;
 COMMENT ON FUNCTION idempotency.reason_for IS 'the reason of the answer that a look at the record gives';
 
 -- The answer as its caller sees it. Only who executes sees the token.
@@ -558,20 +554,16 @@ END $$;
 COMMENT ON FUNCTION idempotency.shown IS 'an answer as its caller sees it';
 
 CREATE FUNCTION idempotency.lives(r idempotency.record, now timestamptz) RETURNS boolean
-    LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
+    LANGUAGE plpgsql VOLATILE
     RETURN coalesce((r).status = 'i' AND now < (r).lease_until, false)
        AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start);
-END $$;
 COMMENT ON FUNCTION idempotency.lives IS 'whether the claim of a record lives';
 
 -- The status now, by the policy of the claim.
 CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char"
-    LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
+    LANGUAGE plpgsql VOLATILE
     RETURN idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
     (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
-END $$;
 COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
 ---- the short way ----
@@ -657,20 +649,16 @@ COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new
 -- The long way says what is wrong with others.
 CREATE FUNCTION idempotency.are_plain_options(fingerprint bytea, ttl interval, lease interval, wait interval, holder text,
                                               transactional boolean) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE
     RETURN coalesce(octet_length(fingerprint), 1) BETWEEN 1 AND 64
         AND coalesce(ttl, '1 s') BETWEEN '1 us' AND '36525 days' AND coalesce(lease, '1 s') BETWEEN '1 us' AND '36525 days'
         AND coalesce(wait, '1 s') BETWEEN '0' AND '1 day' AND (lease IS NULL OR NOT transactional)
         AND idempotency.is_plain_identity(coalesce(holder, 'none'), '', '');
-END $$;
 COMMENT ON FUNCTION idempotency.are_plain_options IS 'whether options are right for sure';
 
 CREATE FUNCTION idempotency.plain_fingerprint(request jsonb, method text, path text) RETURNS bytea
-    LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE
     RETURN (idempotency.fingerprint_of(request, method, path, NULL, NULL)).fingerprint;
-END $$;
 COMMENT ON FUNCTION idempotency.plain_fingerprint IS 'the fingerprint of all of a request';
 
 --: idem_begin plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())

@@ -6,14 +6,12 @@ CREATE FUNCTION idempotency.status_at(
     status "char", attempt integer, lives boolean, retained_until timestamptz, if_silent "char", derived boolean,
     now timestamptz, max_attempts integer, unknown_if_silent boolean
 ) RETURNS "char"
-    LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE
     RETURN CASE WHEN status <> 'i' OR lives THEN status
             WHEN if_silent = 'u' OR unknown_if_silent THEN 'u'
             WHEN (if_silent = 'x' OR (max_attempts > 0 AND attempt >= max_attempts))
                  AND NOT (derived AND now >= retained_until) THEN 'x'
             ELSE status END;
-END $$;
 COMMENT ON FUNCTION idempotency.status_at IS 'the status of a record at a moment';
 
 CREATE FUNCTION idempotency.decide(
@@ -72,27 +70,21 @@ COMMENT ON FUNCTION idempotency.execution_of IS 'how an execution uses the recor
 -- Microseconds until the client should ask again; null: not known.
 CREATE FUNCTION idempotency.retry_after(reason text, lease_until timestamptz, next_attempt_at timestamptz,
                                         now timestamptz, unknown_retry_after bigint) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE
     RETURN CASE WHEN reason = 'leased' THEN idempotency.since(lease_until, now)
             WHEN reason = 'pause' THEN idempotency.since(next_attempt_at, now)
             WHEN reason IN ('held', 'own_claim') THEN 1000000
             WHEN reason IN ('outcome_unknown', 'takeover_forbidden') THEN unknown_retry_after END;
-END $$;
 COMMENT ON FUNCTION idempotency.retry_after IS 'when to ask again';
 
 CREATE FUNCTION idempotency.status_word(status "char") RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN CASE status /*STATUSES*/ ELSE 'unknown' END;
-END $$;
 COMMENT ON FUNCTION idempotency.status_word IS 'a status as a word';
 
 CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN CASE reason /*OUTCOMES*/ END;
-END $$;
 COMMENT ON FUNCTION idempotency.outcome_of IS 'the outcome of a reason';
 
 CREATE FUNCTION idempotency.problems(OUT word text, OUT status integer, OUT type text, OUT title text, OUT detail text)

@@ -22,13 +22,11 @@ END $$;
 COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept';
 
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
-    LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE
     RETURN CASE WHEN headers IS NOT NULL THEN
     (SELECT coalesce(jsonb_object_agg(h.key, h.value), '{}') FROM jsonb_each(headers) h
       WHERE lower(h.key COLLATE "C") <> ALL (SELECT lower(d COLLATE "C") FROM unnest(coalesce(dropped,
           /*DROPPED_HEADERS*/)) d)) END;
-END $$;
 COMMENT ON FUNCTION idempotency.kept_headers IS 'headers without those that are dropped';
 
 ---- what a record says when an attempt has ended: each function is one of result.cpp ----
@@ -408,32 +406,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.fail IS 'idem_fail with a body of bytes';
 
---: idem_complete_text plpgsql definer
-BEGIN
-    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
-END
+--: idem_complete_text idem_complete_jsonb plpgsql definer
+RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
 --: idem_complete_bytea plpgsql definer
-BEGIN
-    RETURN idempotency.complete(key COLLATE "C", status_code, body, headers, scope, principal, token, ttl);
-END
---: idem_complete_jsonb plpgsql definer
-BEGIN
-    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
-END
---: idem_fail_text plpgsql definer
-BEGIN
-    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
+RETURN idempotency.complete(key COLLATE "C", status_code, body, headers, scope, principal, token, ttl);
+--: idem_fail_text idem_fail_jsonb plpgsql definer
+RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
                             principal, token, retry_after, uncertain);
-END
 --: idem_fail_bytea plpgsql definer
-BEGIN
-    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
-END
---: idem_fail_jsonb plpgsql definer
-BEGIN
-    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
-                            principal, token, retry_after, uncertain);
-END
+RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
 --: idem_unknown plpgsql definer
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);

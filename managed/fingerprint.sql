@@ -19,27 +19,21 @@ COMMENT ON FUNCTION idempotency.is_field IS 'whether an entry names fields of a 
 
 -- The names among entries, in lower case, and the paths without their $.
 CREATE FUNCTION idempotency.names_in(entries text[]) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN (SELECT array_agg(lower((CASE left(e, 1) WHEN '"' THEN e::jsonb #>> '{}' ELSE e END) COLLATE "C"))
   FROM unnest(entries) e WHERE left(e, 1) <> '$');
-END $$;
 COMMENT ON FUNCTION idempotency.names_in IS 'names among fields';
 CREATE FUNCTION idempotency.paths_in(entries text[]) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN (SELECT array_agg(substr(e, 2)) FROM unnest(entries) e WHERE left(e, 1) = '$');
-END $$;
 COMMENT ON FUNCTION idempotency.paths_in IS 'paths among fields';
 
 -- What is left of the paths after a step: '.name' or '[*]'.
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN CASE WHEN paths IS NULL OR step ~ E'^\\..*[].[*"]' THEN NULL ELSE
     (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
       WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
-END $$;
 COMMENT ON FUNCTION idempotency.after_step IS 'what is left of paths after a step';
 
 -- As ECMAScript writes it, but with all digits (RFC 8785).
@@ -131,13 +125,11 @@ COMMENT ON FUNCTION idempotency.canonical IS 'the canonical form of the part of 
 
 
 CREATE FUNCTION idempotency.digest(method text, path text, canonical text) RETURNS bytea
-    LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE
     RETURN sha256(convert_to(E'idempotency fingerprint 1\n'
     || coalesce(octet_length(convert_to(method, 'UTF8')) || ':' || method, '-') || E'\n'
     || coalesce(octet_length(convert_to(path, 'UTF8')) || ':' || path, '-') || E'\n'
     || coalesce(octet_length(convert_to(canonical, 'UTF8')) || ':' || canonical, '-') || E'\n', 'UTF8'));
-END $$;
 COMMENT ON FUNCTION idempotency.digest IS 'SHA-256 over method, path and canonical request';
 
 CREATE FUNCTION idempotency.fingerprint_of(request jsonb, method text, path text, exclude text[], fields text[],

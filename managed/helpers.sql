@@ -74,14 +74,10 @@ END $$;
 COMMENT ON FUNCTION idempotency.problem IS 'the problem document of a word';
 
 --: idem_http_status plpgsql definer
-BEGIN
-    RETURN CASE WHEN outcome IS NOT NULL THEN (idempotency.problem(outcome) ->> 'status')::integer END;
-END
+RETURN CASE WHEN outcome IS NOT NULL THEN (idempotency.problem(outcome) ->> 'status')::integer END;
 
 --: idem_problem_text plpgsql definer
-BEGIN
-    RETURN CASE WHEN outcome IS NOT NULL THEN idempotency.problem(outcome) END;
-END
+RETURN CASE WHEN outcome IS NOT NULL THEN idempotency.problem(outcome) END;
 
 -- For a record that is only looked at: the document that a repeat would get.
 --: idem_problem plpgsql definer

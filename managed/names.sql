@@ -12,12 +12,10 @@ COMMENT ON FUNCTION idempotency.refuse IS 'raises an error';
 
 -- Microseconds; a month has 30 days, and a day 24 hours.
 CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
     + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
     + extract(microseconds FROM span))::bigint;
-END $$;
 COMMENT ON FUNCTION idempotency.micros IS 'microseconds of a span';
 
 CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS timestamptz
@@ -25,12 +23,10 @@ CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS tim
 COMMENT ON FUNCTION idempotency.after IS 'a moment and a span of microseconds';
 
 CREATE FUNCTION idempotency.since(later timestamptz, earlier timestamptz) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-BEGIN
+    LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN CASE WHEN isfinite(later) AND isfinite(earlier)
             THEN ((extract(epoch FROM later) - extract(epoch FROM earlier)) * 1000000)::bigint
             ELSE 4000000000000000000 END;
-END $$;
 COMMENT ON FUNCTION idempotency.since IS 'microseconds from one moment to another';
 
 CREATE FUNCTION idempotency.checked_span(span interval, what text, longest_days bigint DEFAULT 36525,

@@ -150,10 +150,8 @@ COMMENT ON FUNCTION idempotency.policy_row IS 'the policy of a scope; null: none
 
 -- A role that does not exist admits no user.
 CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean
-    LANGUAGE plpgsql STABLE AS $$
-BEGIN
+    LANGUAGE plpgsql STABLE
     RETURN coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false);
-END $$;
 COMMENT ON FUNCTION idempotency.is_member IS 'whether the caller has the rights of a role';
 
 CREATE FUNCTION idempotency.refuse_encryption() RETURNS void
@@ -629,6 +627,4 @@ BEGIN
 END
 
 --: idem_policy_changed plpgsql
-BEGIN
-    RETURN NULL;
-END
+RETURN NULL;

@@ -221,25 +221,13 @@ SELECT
 --: idem_owner_granted_here sql
 SELECT true
 
---: idem_owner_revoked_here plpgsql
-BEGIN
-    RETURN NULL;
-END
+--: idem_owner_revoked_here idem_key_changed idem_seed_changed plpgsql
+RETURN NULL;
 
 --: idem_seed_coming plpgsql definer
 BEGIN
     DELETE FROM idempotency.seed;
     RETURN NEW;
-END
-
---: idem_key_changed plpgsql
-BEGIN
-    RETURN NULL;
-END
-
---: idem_seed_changed plpgsql
-BEGIN
-    RETURN NULL;
 END
 
 --: idem_tables_here plpgsql definer
@@ -253,13 +241,7 @@ BEGIN
      WHERE t.sealed_by IS NOT NULL GROUP BY t.sealed_by;
 END
 
---: idem_scope_stats plpgsql
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'there are no statistics without the module',
-        HINT = 'Count outcomes where the functions are called.';
-END
-
---: idem_administrator_stats_reset plpgsql
+--: idem_scope_stats idem_administrator_stats_reset plpgsql
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'there are no statistics without the module',
         HINT = 'Count outcomes where the functions are called.';
@@ -271,13 +253,7 @@ BEGIN
         HINT = 'Use the module on the nodes of a Citus cluster.';
 END
 
---: idem_administrator_verify_sealed plpgsql
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
-        HINT = 'Use the module.';
-END
-
---: idem_administrator_reseal plpgsql
+--: idem_administrator_verify_sealed idem_administrator_reseal plpgsql
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
         HINT = 'Use the module.';
