@@ -130,12 +130,13 @@ class Generator {
     }
 
     std::string decision_call() {
-        return pick({worked_and_released(),
-                     "SELECT idem_fail(" + named() +
-                         ", retryable => true, retry_after => '0', token => @t)",
-                     "SELECT idem_resolve(" + named() + ", action => 'release', even_if_running => true)", unknown_call(),
-                     "SELECT idem_forget(" + named() + ")", "SELECT idem_erase(" + named() + ")",
-                     "SELECT idem_cleanup()"});
+        return pick(
+            {worked_and_released(),
+             "SELECT idem_fail(" + named() +
+                 ", retryable => true, retry_after => '0', token => @t)",
+             "SELECT idem_resolve(" + named() + ", action => 'release', even_if_running => true)",
+             unknown_call(), "SELECT idem_forget(" + named() + ")",
+             "SELECT idem_erase(" + named() + ")", "SELECT idem_cleanup()"});
     }
 
     // Once for each key, as far as its transaction can see.

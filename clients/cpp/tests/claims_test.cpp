@@ -342,7 +342,8 @@ TYPED_TEST(Claims, last_step_that_fails_to_serialize_is_done_again) {
 TYPED_TEST(Claims, lease_is_lost_when_somebody_else_has_decided) {
     const auto work = [&](LeasedClaim<TypeParam> claim) {
         EXPECT_FALSE(claim.lost());
-        ask("SELECT idem_resolve($1, 'release', 'test', 'me', even_if_running => true)", {this->key});
+        ask("SELECT idem_resolve($1, 'release', 'test', 'me', even_if_running => true)",
+            {this->key});
         EXPECT_TRUE(claim.wait_for_loss(std::chrono::seconds(60)));
         return std::move(claim).finish(Answer{200, {}, ""});
     };
