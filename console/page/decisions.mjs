@@ -13,10 +13,11 @@ const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 export function difference({ before, after }) {
     if (before === null && after === null) return null;
     const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
-    // Whether a session was at work is no difference, and wanted only if one was.
-    const changed = names.filter((name) => !same(before?.[name], after?.[name]) && !(name === 'alive' && before?.alive !== true));
-    if (changed.length === 0) return none('no change');
-    return el('ul', { class: 'changes' }, ...changed.map((name) => el('li', {}, el('code', {}, name), ' ',
+    // Whether a session was at work is no difference.
+    const changed = names.filter((name) => name !== 'alive' && !same(before?.[name], after?.[name]));
+    const alive = before?.alive === true ? el('li', {}, el('ins', {}, 'its holder was alive')) : null;
+    if (changed.length === 0 && !alive) return none('no change');
+    return el('ul', { class: 'changes' }, alive, ...changed.map((name) => el('li', {}, el('code', {}, name), ' ',
         ...(before && name in before ? [el('del', {}, optionValue(before[name])), ' '] : []),
         after === null || !(name in after) ? el('span', { class: 'faint' }, '→ none')
             : before && name in before ? el('ins', {}, '→ ', optionValue(after[name])) : el('ins', {}, optionValue(after[name])))));

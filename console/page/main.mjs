@@ -16,6 +16,7 @@ import { sweeper } from './sweeper.mjs';
 
 const PAGES = [overview, records, key, now, outcomes, decisions, policies, sweeper, encryption];
 const MOST_SECONDS = 5;
+const REST = 10; // times as long as a refresh took: a slow page is asked for less often
 
 const at = (id) => document.getElementById(id);
 // rights: what the role may do; schema: where the functions are.
@@ -44,7 +45,7 @@ function open() {
 // The links lead to pages of the same database.
 function showLinks(page) {
     at('nav').replaceChildren(...PAGES.map((one) => el('a', { href: href(one.name), 'aria-current': one === page ? 'page' : null }, one.title)));
-    closeMenu();
+    closeMenus();
 }
 
 async function reload() {
@@ -52,12 +53,13 @@ async function reload() {
     const mine = ++turn;
     const { page, view } = current;
     const body = view && 'body' in view ? view.body : { filter: view?.filter ?? '' };
+    const begun = performance.now();
     const [about, answer] = await Promise.all([ask('about'), body ? ask(page.name, body) : null]);
     if (mine !== turn) return;
     const lost = showConnection(about, answer);
     if (!body) view.clear();
     else show(answer, lost);
-    if (about.every) againMs = Math.min(about.every, MOST_SECONDS) * 1000;
+    if (about.every) againMs = Math.max(Math.min(about.every, MOST_SECONDS) * 1000, lost ? 0 : REST * (performance.now() - begun));
     timer = setTimeout(tick, againMs);
 }
 
@@ -157,9 +159,6 @@ function databaseSwitch(known) {
                 shown(one.name), el('span', { class: 'faint' }, ` ${one.version}`)))));
         if (!problem && databases.length === 0) list.replaceChildren(el('p', { class: 'faint' }, 'No database has the extension.'));
     });
-    addEventListener('keydown', (event) => {
-        if (event.key === 'Escape') menu.open = false;
-    });
     return menu;
 }
 
@@ -216,9 +215,14 @@ function notes(known, about) {
 
 // ---- the frame ----
 
-function closeMenu() {
+function closeMenus() {
     at('menu').setAttribute('aria-expanded', 'false');
     document.body.classList.remove('with-menu');
+    closeDatabases();
+}
+
+function closeDatabases() {
+    at('databases').querySelector('details')?.removeAttribute('open');
 }
 
 // The same page with another search keeps the focus; another page takes it.
@@ -246,6 +250,12 @@ async function start() {
     at('menu').addEventListener('click', () => {
         const opened = document.body.classList.toggle('with-menu');
         at('menu').setAttribute('aria-expanded', String(opened));
+    });
+    addEventListener('keydown', (event) => {
+        if (event.key === 'Escape') closeDatabases();
+    });
+    addEventListener('click', (event) => {
+        if (!at('databases').contains(event.target)) closeDatabases();
     });
     addEventListener('hashchange', async () => {
         await takeToken();
