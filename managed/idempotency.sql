@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'a9ea0564a82fca29';
+    digest constant text := '5a58dd69e2f8489d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -2031,7 +2031,7 @@ DECLARE
     one text;
 BEGIN
     IF old.scope_pattern IS NULL THEN RETURN; END IF;
-    weakened := ARRAY(SELECT s FROM unnest('{retention,principal_required,on_lease_expiry,allowed_role,encrypt,transactional_only}'::text[]) WITH ORDINALITY g (s, place)
+    weakened := ARRAY(SELECT s FROM unnest('{retention,principal_required,on_lease_expiry,allowed_role,encrypt,transactional_only,reason_required}'::text[]) WITH ORDINALITY g (s, place)
                        WHERE to_jsonb(old) -> s <> 'null'
                          AND CASE s WHEN 'allowed_role' THEN next.allowed_role IS DISTINCT FROM old.allowed_role
                                     ELSE idempotency.strength(s, next) < idempotency.strength(s, old) END

@@ -38,5 +38,11 @@ SELECT idem_resolve('a', 'fail', 'free', 'p');
 CALL idem_forget_principal('p', 'ticket 7');
 RESET SESSION AUTHORIZATION;
 
-SELECT idem_policy_drop('why/*'), idem_revoke('regress_idem_support');
+-- Nor is the rule itself given up without one.
+SELECT statement, code, error, detail FROM refused($$
+SELECT idem_policy_alter('why/*', unset => '{reason_required}');
+SELECT idem_policy_drop('why/*');
+$$);
+SET client_min_messages = error;
+SELECT idem_policy_drop('why/*', 'the end'), idem_revoke('regress_idem_support');
 DROP ROLE regress_idem_support;

@@ -214,6 +214,7 @@ inline constexpr Safeguard kSafeguards[] = {
     {"allowed_role", nullptr},
     {"encrypt", get_member<&Policy::encrypt>},
     {"transactional_only", get_member<&Policy::transactional_only>},
+    {"reason_required", get_member<&Policy::reason_required>},
 };
 
 // Whether the option protects less after a change.

@@ -133,6 +133,7 @@ TEST(Safeguards, AreWeakenedInOneDirection) {
     Policy strong;
     strong.retention = kDay;
     strong.principal_required = strong.encrypt = strong.transactional_only = true;
+    strong.reason_required = true;
     strong.on_lease_expiry = OnLeaseExpiry::Unknown;
     for (const Safeguard& one : kSafeguards) {
         EXPECT_EQ(weakens(one, strong, weak), one.strength != nullptr);
