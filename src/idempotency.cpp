@@ -1,5 +1,6 @@
 // Loading the library: settings, hooks, shared memory, launcher, nothing else.
 
+#include "api/delegation.hpp"
 #include "claim/open_claims.hpp"
 #include "claim/token.hpp"
 #include "config/policy.hpp"
@@ -33,6 +34,7 @@ void _PG_init(void) {
     idem::store::watch_seed();
     idem::store::watch_store_errors(idem::stats::count_store_error);
     idem::claim::watch_transactions();
+    idem::api::watch_delegation();
     // Preloading adds statistics and a launcher from the start; the rest works without it.
     if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade) return;
     idem::stats::request_shared_memory();

@@ -272,6 +272,10 @@ bool is_named_by_citus(std::string_view prefix) {
 
 }  // namespace
 
+bool is_citus_loaded() {
+    return GetConfigOption("citus.shard_count", /* missing_ok */ true, false) != nullptr;
+}
+
 bool has_citus() {
     return OidIsValid(get_extension_oid("citus", true));
 }

@@ -10,6 +10,9 @@ namespace idem::pg {
 // Whether the database has the extension citus.
 bool has_citus();
 
+// Whether this server process has loaded its library. Call it at any time.
+bool is_citus_loaded();
+
 // ---- nodes; in a connection to SPI, with any search_path ----
 
 // Host and port of this node: "host:port". nullptr: it has no address.

@@ -25,6 +25,8 @@ extern "C" {
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/planner.h"
 #include "pgstat.h"
 #include "storage/lock.h"
 #include "storage/lwlock.h"
@@ -338,6 +340,38 @@ inline bool is_invalid_database(Form_pg_database form) {
     static_assert(kInvalid == DATCONNLIMIT_INVALID_DB);
 #endif
     return form->datconnlimit == kInvalid;
+}
+
+// ---- the planner ----
+
+// From 19 the hook gets the state of EXPLAIN as well. Its parameters after the query, and the
+// arguments to pass on.
+#if PG_VERSION_NUM >= 190000
+#define IDEM_PLANNER_PARAMETERS \
+    const char *text, int options, ParamListInfo bound, ExplainState *explaining
+#define IDEM_PLANNER_ARGUMENTS text, options, bound, explaining
+#else
+#define IDEM_PLANNER_PARAMETERS const char *text, int options, ParamListInfo bound
+#define IDEM_PLANNER_ARGUMENTS text, options, bound
+#endif
+
+// From 16 these are macros that cast the walker; until then its type has no parameters.
+using TreeWalker = bool (*)(Node*, void*);
+
+inline bool walk_query(Query* query, TreeWalker walker, void* context) {
+#if PG_VERSION_NUM >= 160000
+    return query_tree_walker(query, walker, context, 0);
+#else
+    return query_tree_walker(query, reinterpret_cast<bool (*)()>(reinterpret_cast<void*>(walker)), context, 0);
+#endif
+}
+
+inline bool walk_expression(Node* node, TreeWalker walker, void* context) {
+#if PG_VERSION_NUM >= 160000
+    return expression_tree_walker(node, walker, context);
+#else
+    return expression_tree_walker(node, reinterpret_cast<bool (*)()>(reinterpret_cast<void*>(walker)), context);
+#endif
 }
 
 }  // namespace idem::pg

@@ -164,6 +164,75 @@ subtest 'queries that Citus does not delegate' => sub {
 	}
 };
 
+# The server's planner makes a lone call of each of these. Citus then delegated what was none, and the
+# backend crashed.
+my @simplified = (
+	[ 'a CTE of one row', q{WITH a AS (SELECT 'K' k) SELECT outcome FROM a, idem_begin(a.k, principal => 'TENANT')}, 'execute' ],
+	[ 'a subquery of one row', q{SELECT c.outcome FROM (SELECT 'K' k) a, idem_begin(a.k, principal => 'TENANT') c}, 'execute' ],
+	[ 'VALUES of one row', q{SELECT c.outcome FROM (VALUES ('K')) v (k), idem_begin(v.k, principal => 'TENANT') c}, 'execute' ],
+	[ 'LATERAL', q{SELECT c.outcome FROM (SELECT 'K' k, 'TENANT' p) a, LATERAL idem_begin(a.k, principal => a.p) c}, 'execute' ],
+	[ 'a join', q{SELECT c.outcome FROM (SELECT 1 x) a CROSS JOIN idem_begin('K', principal => 'TENANT') c}, 'execute' ],
+	[ 'a join with a condition', q{SELECT c.outcome FROM (SELECT 1 x) a JOIN idem_begin('K', principal => 'TENANT') c ON true}, 'execute' ],
+	[ 'a call of one row', q{SELECT idem_once(a.k, principal => 'TENANT') FROM (SELECT 'K' k) a}, 't' ],
+	[ 'a nested subquery', q{SELECT * FROM (SELECT c.outcome FROM (SELECT 'K' k) a, idem_begin(a.k, principal => 'TENANT') c) s}, 'execute' ],
+	[ 'a scalar subquery', q{SELECT outcome, (SELECT count(*) FROM pg_class WHERE false) FROM idem_begin('K', principal => 'TENANT')}, 'execute|0' ],
+	[ 'a scalar subquery beside one row', q{WITH a AS (SELECT 'K' k) SELECT outcome, (SELECT count(*) FROM pg_class WHERE false)
+		FROM a, idem_begin(a.k, principal => 'TENANT')}, 'execute|0' ],
+	[ 'two CTEs', q{WITH a AS (SELECT 'K' k), b AS (SELECT * FROM a) SELECT outcome FROM b, idem_begin(b.k, principal => 'TENANT')}, 'execute' ],
+	[ 'a condition that is true', q{WITH a AS (SELECT 'K' k) SELECT outcome FROM a, idem_begin(a.k, principal => 'TENANT') WHERE true}, 'execute' ],
+	[ 'a prepared statement', q{PREPARE p AS WITH a AS (SELECT $1::text k) SELECT outcome FROM a, idem_begin(a.k, principal => $2);
+		} . join('; ', map { "EXECUTE p('K$_', 'TENANT')" } 1 .. 7), join ' ', ('execute') x 7 ],
+	[ 'PL/pgSQL', q{DO $$ DECLARE o text; BEGIN WITH a AS (SELECT 'K' k) SELECT outcome INTO o FROM a, idem_begin(a.k, principal => 'TENANT');
+		PERFORM set_config('test.outcome', o, false); END $$; SHOW test.outcome}, 'execute' ],
+	[ 'a function in SQL', q{SELECT of_one_row('K', 'TENANT')}, 'execute' ],
+	[ 'a function in SQL that is inlined', q{SELECT * FROM rows_of_one('K', 'TENANT')}, 'execute' ],
+	[ 'a cursor', q{BEGIN; DECLARE c CURSOR FOR WITH a AS (SELECT 'K' k) SELECT outcome FROM a, idem_begin(a.k, principal => 'TENANT'); FETCH c; COMMIT}, 'execute' ],
+	[ 'EXPLAIN ANALYZE', q{EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) WITH a AS (SELECT 'K' k)
+		SELECT outcome FROM a, idem_begin(a.k, principal => 'TENANT')}, qr/Function Scan on idem_begin/ ],
+	[ 'a block', q{BEGIN; WITH a AS (SELECT 'K' k) SELECT outcome FROM a, idem_begin(a.k, principal => 'TENANT');
+		SELECT idem_complete('K', 200, principal => 'TENANT'); COMMIT}, 'execute t' ],
+);
+
+subtest 'statements that the planner simplifies' => sub {
+	$coordinator->safe_psql('postgres', q{
+		CREATE FUNCTION of_one_row(k text, p text) RETURNS text LANGUAGE sql AS
+			$$ WITH a AS (SELECT $1 k) SELECT outcome FROM a, idem_begin(a.k, principal => $2) $$;
+		CREATE FUNCTION rows_of_one(k text, p text) RETURNS SETOF text LANGUAGE sql STABLE AS
+			$$ SELECT c.outcome FROM (SELECT $1 k) a, idem_begin(a.k, principal => $2) c $$});
+	foreach my $number (0 .. $#simplified)
+	{
+		my ($what, $sql, $expected) = @{ $simplified[$number] };
+		foreach (@everywhere)
+		{
+			my $answer = script(@$_, $sql =~ s/'K/'simple $number NODE/gr);
+			my $name = "$what, asked on " . $_->[0]->name . " for $_->[1]";
+			ref $expected ? like($answer, $expected, $name) : is($answer, $expected, $name);
+		}
+	}
+};
+
+# The call would write on the other node, whose transaction knows nothing of that.
+subtest 'read-only transactions' => sub {
+	$coordinator->safe_psql('postgres', "SELECT idem_once('known', principal => '$_')") foreach $here, $there;
+	foreach my $case (@everywhere)
+	{
+		my ($node, $tenant) = @$case;
+		my $name = 'asked on ' . $node->name . " for $tenant";
+		foreach my $sql (
+			q{SELECT outcome FROM idem_begin('ro', principal => 'TENANT')}, q{SELECT idem_once('ro', principal => 'TENANT')},
+			q{WITH a AS (SELECT 'ro' k) SELECT outcome FROM a, idem_begin(a.k, principal => 'TENANT')},
+			q{SELECT (idem_begin('ro', principal => 'TENANT')).outcome})
+		{
+			is(script($node, $tenant, "SET default_transaction_read_only = on; $sql"), '25006', "a session, $name: $sql");
+			is(script($node, $tenant, "BEGIN; SET TRANSACTION READ ONLY; $sql; COMMIT"), '25006', "a block, $name: $sql");
+		}
+		is(script($node, $tenant, q{PREPARE p AS SELECT outcome FROM idem_begin('ro 2', principal => 'TENANT'); PREPARE g AS SELECT status FROM idem_get('known', principal => 'TENANT');
+			BEGIN; EXECUTE p; ROLLBACK; BEGIN READ ONLY; EXECUTE g; EXECUTE p; COMMIT}), '25006', "a plan of before, $name");
+		is(script($node, $tenant, q{BEGIN READ ONLY; SELECT status FROM idem_get('known', principal => 'TENANT'); COMMIT}), 'completed', "reading goes on, $name");
+	}
+	is(try_sql($coordinator, q{SELECT count(*) FROM idempotency.records WHERE key LIKE 'ro%'}), '0', 'nothing was written');
+};
+
 # Citus runs such a query on a shard, on the asked node if the shard is there.
 subtest 'within a query on the tenant\'s rows' => sub {
 	$coordinator->safe_psql('postgres', "INSERT INTO payment VALUES ('$here', 'row', 1), ('$there', 'row', 1)");
