@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '5a58dd69e2f8489d';
+    digest constant text := '680da6404f727f26';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3663,19 +3663,15 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.look_at_idle IS 'looks at one of many records, and locks it if that is to be had';
---; routine idempotency.is_due
+--; routine idempotency.sweep_old
 -- Every claim locks the table for writing from its grant on.
 -- A decision that only the owner of a table writes down.
--- What goes by age, and claims that nobody takes over (src/store/sweep.cpp, src/claim/abandon.cpp).
+-- What goes by age, and claims that no caller takes over (src/store/sweep.cpp, src/claim/abandon.cpp).
 --
 -- A snapshot older than a removal must not be granted the key. Records that ended an hour ago or longer
 -- leave no trace: such old snapshots are refused (trace_kept). Of younger ones the part of their keys in
 -- idempotency.removal says so.
 
-CREATE FUNCTION idempotency.is_due(r idempotency.record, until timestamptz) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$ SELECT (r).retained_until <= until AND (r).status <> ALL ('{i,u}'::"char"[]) $$;
-COMMENT ON FUNCTION idempotency.is_due IS 'whether a record goes by age';
---; routine idempotency.sweep_old
 -- Locked rows are skipped. The conditions stand twice: a row that was just taken over stays.
 CREATE FUNCTION idempotency.sweep_old(most bigint, grace interval DEFAULT '0') RETURNS bigint
     LANGUAGE plpgsql AS $$

@@ -1,12 +1,8 @@
--- What goes by age, and claims that nobody takes over (src/store/sweep.cpp, src/claim/abandon.cpp).
+-- What goes by age, and claims that no caller takes over (src/store/sweep.cpp, src/claim/abandon.cpp).
 --
 -- A snapshot older than a removal must not be granted the key. Records that ended an hour ago or longer
 -- leave no trace: such old snapshots are refused (trace_kept). Of younger ones the part of their keys in
 -- idempotency.removal says so.
-
-CREATE FUNCTION idempotency.is_due(r idempotency.record, until timestamptz) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$ SELECT (r).retained_until <= until AND (r).status <> ALL ('{i,u}'::"char"[]) $$;
-COMMENT ON FUNCTION idempotency.is_due IS 'whether a record goes by age';
 
 -- Locked rows are skipped. The conditions stand twice: a row that was just taken over stays.
 CREATE FUNCTION idempotency.sweep_old(most bigint, grace interval DEFAULT '0') RETURNS bigint
