@@ -13,6 +13,7 @@ $node->safe_psql('postgres', q{
 	ALTER TABLE idempotency.policy OWNER TO keeper;
 	ALTER TABLE idempotency.journal OWNER TO keeper;
 	ALTER TABLE idempotency.audit OWNER TO keeper;
+	ALTER TABLE idempotency.audit_chain OWNER TO keeper;
 	CREATE SCHEMA kept AUTHORIZATION keeper;
 	SET ROLE keeper;
 	CREATE TABLE kept.notes (what text, by name DEFAULT current_user);

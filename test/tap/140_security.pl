@@ -33,14 +33,17 @@ sub callable ($role)
 		  . members('pg_proc') . " AND has_function_privilege('$role', o.oid, 'EXECUTE')");
 }
 
-my $helpers = 'idem_backoff idem_event_id idem_fingerprint idem_http_status idem_key'
-  . ' idem_parse_key idem_problem idem_response is_record';
+# Statements of the audit's chain. They run with the caller's rights on its tables.
+my $chain = "'{digest_of_decision,digest_of_names,digest_of_texts,faults_of_audit,link_decisions,next_link,remove_old_decisions}'";
+my $helpers = 'digest_of_decision digest_of_names digest_of_texts faults_of_audit idem_backoff idem_event_id idem_fingerprint'
+  . ' idem_http_status idem_key idem_parse_key idem_problem idem_response is_record link_decisions next_link remove_old_decisions';
 
 subtest 'rights on functions' => sub {
-	is(callable('nobody'), $helpers, 'PUBLIC: the helpers, and the check of the records');
-	is(count_of(members('pg_proc') . q{ AND has_function_privilege('nobody', o.oid, 'EXECUTE')
-			AND (o.provolatile <> 'i' OR o.proparallel <> 's')}),
+	is(callable('nobody'), $helpers, 'PUBLIC: the helpers, the check of the records and the chain of the audit');
+	is(count_of(members('pg_proc') . qq{ AND has_function_privilege('nobody', o.oid, 'EXECUTE')
+			AND (o.provolatile <> 'i' OR o.proparallel <> 's') AND o.proname <> ALL ($chain)}),
 		'0', 'which are pure');
+	is(count_of(members('pg_proc') . qq{ AND o.proname = ANY ($chain) AND o.prosecdef}), '0', 'or have the rights of the caller');
 	my @more = split / /, callable('app');
 	is(join(' ', grep { " $helpers " !~ / $_ / } @more),
 		'idem_begin idem_checkpoint idem_complete idem_execute idem_extend idem_fail idem_get'
