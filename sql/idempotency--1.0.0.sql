@@ -372,8 +372,8 @@ COMMENT ON FUNCTION idempotency.next_link IS 'link of a decision, from that befo
 -- snapshot: its new version has another ctid. Nothing is linked between the tables of a restore, or
 -- where a subscription feeds the audit.
 --
--- Without work it writes nothing. Also returns the newest link that has not been logged yet. It is committed: links of this transaction
--- are for a later call, because it may roll back.
+-- Without work it writes nothing. It also returns the newest link that is committed and not logged yet.
+-- Links of this transaction are for a later call, because it may roll back.
 CREATE FUNCTION idempotency.link_decisions(most bigint, logs boolean, OUT linked bigint, OUT log_number bigint, OUT log_link text)
     LANGUAGE sql AS $$
 WITH RECURSIVE tip AS MATERIALIZED (

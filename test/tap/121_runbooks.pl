@@ -90,16 +90,13 @@ my %case = (
 			as_owner(q{SELECT idem_begin('c', scope => 'slow', lease => '1 hour', holder => 'worker 7')});
 		},
 		shows => qr/leased\|slow\|\|worker 7/,
-		remedies => [ 'idem_policy_alter(pattern, wait => ...)', q{SELECT idem_policy_alter('slow', wait => '2 s')} ],
-		changes => qr/^policy slow: wait /
+		by => \&as_owner,
+		changes => qr{^policy POST /payments: wait }
 	},
 	IdempotencyTakeoversRecurring => {
 		fault => sub { as_owner(q{SELECT idem_begin('t', scope => 'slow', lease => '1 us'); SELECT idem_begin('t', scope => 'slow', lease => '1 us')}) },
-		remedies => [
-			'idem_policy_alter(pattern, lease => ...)', q{SELECT idem_policy_alter('slow', lease => '10 min')},
-			q{idem_policy_alter(pattern, on_lease_expiry => 'unknown')}, q{SELECT idem_policy_alter('slow', on_lease_expiry => 'unknown')}
-		],
-		changes => qr/^policy slow: (lease|on_lease_expiry) /
+		by => \&as_owner,
+		changes => qr{^policy POST /payments: (lease|on_lease_expiry) }
 	},
 	IdempotencyRetriesExhausted => {
 		fault => sub {
