@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '4bc9eda647208222';
+    digest constant text := '5f7d6bd8f265c102';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -5658,9 +5658,6 @@ COMMENT ON FUNCTION @extschema@.idem_response(integer, jsonb, json) IS 'a respon
 REVOKE ALL ON ALL ROUTINES IN SCHEMA idempotency FROM PUBLIC;
 -- Each role that the tables may belong to writes records.
 GRANT EXECUTE ON FUNCTION idempotency.is_record TO PUBLIC;
--- Each role that the audit may belong to links it. These run with the caller's rights on the tables.
-GRANT EXECUTE ON FUNCTION idempotency.link_decisions, idempotency.remove_old_decisions, idempotency.faults_of_audit,
-    idempotency.digest_of_texts, idempotency.digest_of_names, idempotency.digest_of_decision, idempotency.next_link TO PUBLIC;
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.idem_audit_verify TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.claim_lives, idempotency.this_node, idempotency.of_nodes,
