@@ -180,6 +180,7 @@ my $node = new_node('main',
 	shared_preload_libraries => 'idempotency',
 	max_prepared_transactions => 1,
 	'idempotency.default_lease' => '1h',
+	'idempotency.encryption_key_file' => '/nowhere/keys',
 	'idempotency.cleanup_interval' => '1s',
 	'idempotency.cleanup_grace' => 0);
 $node->safe_psql('postgres', 'CREATE ROLE monitor LOGIN; GRANT pg_monitor TO monitor');
@@ -350,7 +351,7 @@ subtest 'claims and the sweeper' => sub {
 		idempotency_leased_claims_abandoned => 1,
 		idempotency_leased_claims_unknown => 1,
 		idempotency_sweeper_launcher_running => 1,
-		# The policy of "sealed" needs a key.
+		# The key file is unusable.
 		idempotency_encryption_keys_missing => 1,
 		idempotency_statistics_available => 1,
 		idempotency_sweeper_consecutive_failures => 0);
