@@ -41,19 +41,20 @@ bool may_be_inlined(HeapTuple row) {
            heap_attisnull(row, Anum_pg_proc_proconfig, nullptr);
 }
 
-bool is_ours(HeapTuple row, const char* symbol) {
-    return reinterpret_cast<Form_pg_proc>(GETSTRUCT(row))->prolang == ClanguageId &&
-           strncmp(symbol, "idem_", 5) == 0;
+// The symbol of a function in C; nullptr: it is in another language.
+const char* symbol_of(HeapTuple row) {
+    if (reinterpret_cast<Form_pg_proc>(GETSTRUCT(row))->prolang != ClanguageId) return nullptr;
+    bool null = false;
+    Datum source = SysCacheGetAttr(PROCOID, row, Anum_pg_proc_prosrc, &null);
+    return null ? nullptr : TextDatumGetCString(source);
 }
 
 void note_function(Oid function, Calls* calls) {
     if (function < FirstNormalObjectId) return;
     HeapTuple row = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
     if (!HeapTupleIsValid(row)) return;
-    bool null = false;
-    Datum source = SysCacheGetAttr(PROCOID, row, Anum_pg_proc_prosrc, &null);
-    const char* symbol = null ? "" : TextDatumGetCString(source);
-    if (is_ours(row, symbol)) {
+    const char* symbol = symbol_of(row);
+    if (symbol != nullptr && strncmp(symbol, "idem_", 5) == 0) {
         calls->ours = true;
         bool reads = false;
         for (std::string_view reader : kReaders) reads = reads || reader == symbol;

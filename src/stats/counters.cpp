@@ -179,9 +179,10 @@ Slot* slot_for(std::string_view scope, Use use) {
         if (slot == nullptr) slot = new_slot(tag, scope, use);
         LWLockRelease(&shared->lock);
     }
-    if (use == Use::Call)
-        pg_atomic_write_u64(&slot->used,
-                            static_cast<std::uint64_t>(GetCurrentStatementStartTimestamp()));
+    auto now = static_cast<std::uint64_t>(GetCurrentStatementStartTimestamp());
+    // A worker may have no statement.
+    if (use == Use::Call && now > pg_atomic_read_u64(&slot->used))
+        pg_atomic_write_u64(&slot->used, now);
     return slot;
 }
 
