@@ -6,7 +6,9 @@ use Sweeping;
 my $node = new_node('main',
 	log_statement => 'none',
 	log_min_error_statement => 'panic',
-	log_error_verbosity => 'default');
+	log_error_verbosity => 'default',
+	# Its lines come when a sweeper comes.
+	'idempotency.log_audit' => 'off');
 my $session = session($node);
 
 # events(sub { calls }): the lines that they cause, from "outcome" on.
