@@ -257,9 +257,8 @@ Jsonb* policy_as_json(text* pattern) {
     pg::set_locally("IntervalStyle", "postgres");
     std::uint64_t count = pg::run_read(&read_options, values, nullptr);
     void* options = nullptr;
-    bool null;
     if (count > 0) {
-        Datum found = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null);
+        Datum found = pg::first_row().value(1);
         MemoryContext spi_context = MemoryContextSwitchTo(frame.caller_context);
         options = PG_DETOAST_DATUM_COPY(found);
         MemoryContextSwitchTo(spi_context);

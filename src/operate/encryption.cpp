@@ -1,4 +1,5 @@
-// The keys of encrypted records: their list, the records that each has sealed, and resealing.
+// The keys of encrypted records: their list, the records that each has sealed, verifying and
+// resealing them; the trigger of the keys in use.
 
 #include "api/arguments.hpp"
 #include "claim/audit.hpp"
@@ -105,10 +106,27 @@ store::Record place_of(const store::Record& row) {
     return place;
 }
 
-store::Record before_all_rows() {
-    store::Record place{};
-    place.id = {cstring_to_text(""), cstring_to_text(""), cstring_to_text(""), 0};
-    return place;
+// Calls take(rows, count) with each batch of a table's rows that other keys than `key_id` have
+// sealed, in a memory context that is reset afterwards. What is to last belongs into the caller's.
+// `take` may commit. `lock`: see next_sealed_otherwise.
+template <typename Take>
+void walk_sealed(const store::SealedTable& table, text* key_id, int batch, bool lock, Take take) {
+    MemoryContext walk = CurrentMemoryContext;
+    MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
+    store::Record last{};
+    last.id = {cstring_to_text(""), cstring_to_text(""), cstring_to_text(""), 0};
+    for (int count = batch; count == batch;) {
+        MemoryContextSwitchTo(each);
+        auto* rows = static_cast<store::Record*>(palloc(sizeof(store::Record) * batch));
+        count = store::next_sealed_otherwise(table, key_id, last, batch, lock, rows);
+        MemoryContextSwitchTo(walk);
+        if (count > 0) last = place_of(rows[count - 1]);
+        MemoryContextSwitchTo(each);
+        take(rows, count);
+        MemoryContextSwitchTo(walk);
+        MemoryContextReset(each);
+    }
+    MemoryContextDelete(each);
 }
 
 // ---- verifying ----
@@ -147,39 +165,21 @@ void verify_row(store::Record* row, MemoryContext kept, List** sums) {
     MemoryContextSwitchTo(batch);
 }
 
-constexpr int kVerifiedAtOnce = 200;
-
-// Returns the number of rows looked at. A record that has gone meanwhile is not counted.
-int verify_batch(const store::SealedTable& table, store::Record* last, MemoryContext kept,
-                 List** sums) {
-    auto* rows = static_cast<store::Record*>(palloc(sizeof(store::Record) * kVerifiedAtOnce));
-    int count = store::next_sealed_otherwise(table, cstring_to_text(""), *last, kVerifiedAtOnce,
-                                             /* lock */ false, rows);
-    for (int i = 0; i < count; i++) {
-        CHECK_FOR_INTERRUPTS();
-        store::Record record{};
-        bool whole = store::has_attempts(table);
-        if (!whole && !store::find(rows[i].id, &record).found) continue;
-        store::Record* row = whole ? &rows[i] : &record;
-        if (row->sealed_by != nullptr) verify_row(row, kept, sums);
-    }
-    MemoryContext batch = MemoryContextSwitchTo(kept);
-    if (count > 0) *last = place_of(rows[count - 1]);
-    MemoryContextSwitchTo(batch);
-    return count;
-}
-
+// A record that has gone meanwhile is not counted.
 void verify_table(const store::SealedTable& table, List** sums) {
+    constexpr int kAtOnce = 200;
     MemoryContext kept = CurrentMemoryContext;
-    MemoryContext each = AllocSetContextCreate(kept, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
-    store::Record last = before_all_rows();
-    for (int count = kVerifiedAtOnce; count == kVerifiedAtOnce;) {
-        MemoryContextSwitchTo(each);
-        count = verify_batch(table, &last, kept, sums);
-        MemoryContextSwitchTo(kept);
-        MemoryContextReset(each);
-    }
-    MemoryContextDelete(each);
+    bool whole = store::has_attempts(table);
+    text* no_key = cstring_to_text("");
+    walk_sealed(table, no_key, kAtOnce, /* lock */ false, [&](store::Record* rows, int count) {
+        for (int i = 0; i < count; i++) {
+            CHECK_FOR_INTERRUPTS();
+            store::Record record{};
+            if (!whole && !store::find(rows[i].id, &record).found) continue;
+            store::Record* row = whole ? &rows[i] : &record;
+            if (row->sealed_by != nullptr) verify_row(row, kept, sums);
+        }
+    });
 }
 
 void put_verified(ReturnSetInfo* result, const Verified& sum) {
@@ -211,30 +211,16 @@ Datum verify_sealed(FunctionCallInfo fcinfo) {
 
 // ---- resealing ----
 
-// Values that outlast a transaction are in the current memory context. All others are in a context
-// that is reset after each transaction.
 void reseal_table(const store::SealedTable& table, text* key_id, int batch, claim::Resealed* sum) {
-    MemoryContext walk = CurrentMemoryContext;
-    MemoryContext each = AllocSetContextCreate(walk, "idempotency sealing", ALLOCSET_DEFAULT_SIZES);
-    store::Record last = before_all_rows();
-    for (int count = batch; count == batch;) {
-        MemoryContextSwitchTo(each);
-        auto* rows = static_cast<store::Record*>(palloc(sizeof(store::Record) * batch));
-        count = store::next_sealed_otherwise(table, key_id, last, batch, /* lock */ true, rows);
-        MemoryContextSwitchTo(walk);
-        if (count > 0) last = place_of(rows[count - 1]);
-        MemoryContextSwitchTo(each);
+    walk_sealed(table, key_id, batch, /* lock */ true, [&](store::Record* rows, int count) {
         claim::Resealed more = claim::reseal_rows(table, rows, count);
-        MemoryContextSwitchTo(walk);
         *sum = {sum->done + more.done, sum->unopened + more.unopened};
         commit_batch();
-        MemoryContextReset(each);
         auto done = static_cast<unsigned long>(sum->done);
         if (count > 0)
             ereport(NOTICE, (errmsg_plural("%lu record has been encrypted again",
                                            "%lu records have been encrypted again", done, done)));
-    }
-    MemoryContextDelete(each);
+    });
 }
 
 void report(const claim::Resealed& sum, std::int64_t left) {
@@ -305,6 +291,15 @@ Datum reseal(FunctionCallInfo fcinfo) {
     return end_with_row(fcinfo, &left);
 }
 
+// ---- idempotency.encryption_key ----
+
+// Its trigger, after each row and after TRUNCATE.
+Datum changed(FunctionCallInfo fcinfo) {
+    check_is_trigger(fcinfo);
+    store::announce_key_change();
+    return 0;
+}
+
 }  // namespace
 
 }  // namespace idem::operate
@@ -312,3 +307,4 @@ Datum reseal(FunctionCallInfo fcinfo) {
 IDEM_FUNCTION(idem_keys_here, idem::operate::keys_here);
 IDEM_FUNCTION(idem_administrator_verify_sealed, idem::operate::verify_sealed);
 IDEM_FUNCTION(idem_administrator_reseal, idem::operate::reseal);
+IDEM_FUNCTION(idem_key_changed, idem::operate::changed);

@@ -87,6 +87,11 @@ class FoundRow {
     TupleDesc shape_;
 };
 
+// The first row of the query that was just run, which has one.
+inline FoundRow first_row() {
+    return {SPI_tuptable->vals[0], SPI_tuptable->tupdesc};
+}
+
 // Calls take(FoundRow) with each row of the query that was just run, in the caller's memory
 // context.
 template <typename Take>

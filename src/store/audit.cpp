@@ -49,10 +49,6 @@ pg::AsOwner begin_with_chain() {
     return frame;
 }
 
-pg::FoundRow only_row() {
-    return {SPI_tuptable->vals[0], SPI_tuptable->tupdesc};
-}
-
 // The values of a row, in the order of the parameters.
 struct Values {
     Datum values[kRowValues];
@@ -104,7 +100,7 @@ std::int64_t sweep_audit(std::int64_t limit) {
     Datum values[] = {TimestampTzGetDatum(until), Int64GetDatum(limit)};
     pg::AsOwner frame = begin_with_chain();
     (void)pg::run_write(&remove_old, values, nullptr);
-    std::int64_t rows = only_row().number(1);
+    std::int64_t rows = pg::first_row().number(1);
     pg::end_as_owner(frame);
     return rows;
 }
@@ -113,7 +109,7 @@ bool link_decisions(std::int64_t limit) {
     Datum values[] = {Int64GetDatum(limit), BoolGetDatum(config::log_audit)};
     pg::AsOwner frame = begin_with_chain();
     (void)pg::run_write(&link_committed, values, nullptr);
-    pg::FoundRow row = only_row();
+    pg::FoundRow row = pg::first_row();
     bool is_news = !row.is_null(2);
     bool linked = row.number(1) > 0;
     // A later transaction logs the link, which a crash must not take back.

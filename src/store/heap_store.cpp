@@ -145,8 +145,8 @@ bool belongs_to(Rows rows, bool outstanding, bool sealed) {
 // (23505) if the row is new and its key exists already.
 //
 // Most rows are written with their answer and in the clear, so the partial indexes are not opened
-// for them. Each index that is opened is still asked: another one than the known may have been
-// built or replaced CONCURRENTLY since, or there may be several.
+// for them. Another partial index may have been built or replaced CONCURRENTLY since, or there may
+// be several; such an index is opened and asked.
 template <typename Wanted>
 void add_entries_if(Relation table, const PartialIndexes& partial, TupleTableSlot* slot,
                     bool key_unchanged, Wanted wanted) {
@@ -155,10 +155,12 @@ void add_entries_if(Relation table, const PartialIndexes& partial, TupleTableSlo
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
     foreach (cell, indexes) {
-        if (!outstanding && lfirst_oid(cell) == partial.outstanding) continue;
-        if (!sealed && lfirst_oid(cell) == partial.sealed) continue;
-        Relation index = index_open(lfirst_oid(cell), RowExclusiveLock);
-        if (wanted(index) && belongs_to(rows_of(index), outstanding, sealed))
+        Oid oid = lfirst_oid(cell);
+        if (!outstanding && oid == partial.outstanding) continue;
+        if (!sealed && oid == partial.sealed) continue;
+        bool is_known = oid == partial.outstanding || oid == partial.sealed;
+        Relation index = index_open(oid, RowExclusiveLock);
+        if (wanted(index) && (is_known || belongs_to(rows_of(index), outstanding, sealed)))
             add_entry(table, index, slot, key_unchanged);
         index_close(index, NoLock);
     }

@@ -20,7 +20,7 @@ std::int64_t live_claims(const Identity& of, std::int64_t limit) {
                       Int64GetDatum(limit)};
     pg::AsOwner frame = pg::begin_as_owner(kRecordTable);
     (void)pg::run_read(&statement, values, nullptr);
-    std::int64_t live = pg::FoundRow(SPI_tuptable->vals[0], SPI_tuptable->tupdesc).number(1);
+    std::int64_t live = pg::first_row().number(1);
     pg::drop_plan(&statement);
     pg::end_as_owner(frame);
     return live;

@@ -21,8 +21,7 @@ TimestampTz first_moment(const char* ours, const char* sql) {
     pg::AsOwner frame = pg::begin_as_owner(ours);
     TimestampTz moment = DT_NOEND;
     if (pg::run_read(&statement, nullptr, nullptr) > 0)
-        moment = DatumGetTimestampTz(
-            pg::FoundRow(SPI_tuptable->vals[0], SPI_tuptable->tupdesc).value(1));
+        moment = DatumGetTimestampTz(pg::first_row().value(1));
     pg::drop_plan(&statement);
     pg::end_as_owner(frame);
     return moment;
