@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '5f7d6bd8f265c102';
+    digest constant text := '32bb83fbd195f998';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -2318,7 +2318,9 @@ BEGIN
         q.fingerprint_of := q.fingerprint_of + 8;
         q.key := encode(idempotency.digest(q.principal, q.scope, '"' || encode(q.fingerprint, 'hex') || '"'), 'hex');
     ELSIF q.key IS NULL THEN
-        q.key := gen_random_uuid()::text;
+        -- A UUID of version 7: milliseconds since 1970, the version, and the rest of a random one.
+        q.key := encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+            PLACING substr(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 3) FROM 1), 52, 1), 53, 1), 'hex')::uuid::text;
     END IF;
     IF p.store_request AND q.request IS NOT NULL THEN
         PERFORM idempotency.check_size('request', q.request::text, p.max_body_bytes);

@@ -163,8 +163,10 @@ SELECT outcome FROM idem_begin('late', scope => 'begin', first_sent => now() - i
 -- As long as its record is there, it is answered.
 SELECT outcome FROM idem_begin('done', scope => 'begin', first_sent => now() - interval '25 h');
 
--- Without a key one is made up, and the request is never a duplicate.
-SELECT outcome, key ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' AS uuid
+-- Without a key one is made up, a UUID of version 7, and the request is never a duplicate.
+SELECT outcome, key ~ '^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$' AS uuid,
+       abs(extract(epoch FROM clock_timestamp()) * 1000
+           - ('x' || translate(left(key, 13), '-', ''))::bit(48)::bigint) < 60000 AS of_now
   FROM idem_begin(NULL, '{"amount": 5}', 'begin-generated');
 SELECT outcome FROM idem_begin(NULL, '{"amount": 5}', 'begin-generated');
 SELECT count(DISTINCT key) FROM idempotency.records WHERE scope = 'begin-generated';

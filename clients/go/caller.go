@@ -3,9 +3,6 @@ package idempotency
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,17 +13,6 @@ import (
 	"strings"
 	"time"
 )
-
-// NewKey makes a key: a UUID of version 7, which grows with time. Store it before the first sending, so
-// that a repetition after a crash has the same one.
-func NewKey() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16|uint64(b[6])<<8|uint64(b[7]))
-	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80
-	text := hex.EncodeToString(b[:])
-	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
-}
 
 // A Caller sends requests to services that are protected, and repeats each with its key until its
 // answer is final. The zero value is ready.

@@ -2,8 +2,10 @@ package idempotency
 
 import (
 	"crypto/rand"
-	"fmt"
+	"encoding/binary"
+	"encoding/hex"
 	"strings"
+	"time"
 )
 
 const longestKey = 255
@@ -28,12 +30,15 @@ func FormatKey(key string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 }
 
-// A random UUID, version 4.
-func generateKey() string {
+// NewKey makes a key: a UUID of version 7, which grows with time. Store it before the first sending, so
+// that a repetition after a crash has the same one.
+func NewKey() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16|uint64(b[6])<<8|uint64(b[7]))
+	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80
+	text := hex.EncodeToString(b[:])
+	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 }
 
 func isDigit(c byte) bool     { return '0' <= c && c <= '9' }

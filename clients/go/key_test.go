@@ -60,10 +60,3 @@ func TestKeysAreReadAsByTheServer(t *testing.T) {
 		t.Fatal(rows.Err(), read)
 	}
 }
-
-func TestGeneratedKeysDiffer(t *testing.T) {
-	a, b := generateKey(), generateKey()
-	if a == b || len(a) != 36 {
-		t.Error(a, b)
-	}
-}

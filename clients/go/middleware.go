@@ -104,7 +104,7 @@ func (e *exchange[Tx]) readKey() (word string) {
 func (e *exchange[Tx]) withoutKey() {
 	switch e.route.MissingKey {
 	case Generate:
-		e.q.key, e.showKey = generateKey(), true
+		e.q.key, e.showKey = NewKey(), true
 	case Derive:
 		e.q.derive, e.q.ttl, e.showKey = e.route.Window, e.route.Window, true
 	default:

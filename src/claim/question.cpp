@@ -6,6 +6,7 @@
 
 #include "claim/result.hpp"
 #include "claim/sealing.hpp"
+#include "pg/datum.hpp"
 #include "pg/snapshot.hpp"
 
 namespace idem::claim {
@@ -106,6 +107,17 @@ void settle_fingerprint(Settled* settled, bool* nothing_counts) {
         raise_required("fingerprint", "Pass request or fingerprint.");
 }
 
+// A UUID of version 7 (RFC 9562). A random one has its variant and all but 48 of its random bits.
+// Keys of one moment lie together in the index.
+text* new_key() {
+    pg_uuid_t* uuid = DatumGetUUIDP(DirectFunctionCall1(gen_random_uuid, static_cast<Datum>(0)));
+    std::int64_t millis = (GetCurrentTimestamp() + pg::kUnixEpochShift) / 1000;
+    for (int at = 5; at >= 0; at--, millis >>= 8)
+        uuid->data[at] = static_cast<unsigned char>(millis);
+    uuid->data[6] = (uuid->data[6] & 0x0F) | 0x70;
+    return cstring_to_text(DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(uuid))));
+}
+
 // A missing key is a new one, or derived: the same for the same request of the same principal in
 // the same scope. The fingerprint counts, and not the request: what may differ between two sendings
 // of a request makes no other key.
@@ -122,8 +134,7 @@ void settle_key(Settled* settled, bool nothing_counts) {
         key = request::in_hex(
             request::fingerprint_of_digest(settled->fingerprint, given.principal, given.scope));
     } else {
-        Datum uuid = DirectFunctionCall1(gen_random_uuid, static_cast<Datum>(0));
-        key = cstring_to_text(DatumGetCString(DirectFunctionCall1(uuid_out, uuid)));
+        key = new_key();
     }
     settled->id = store::make_identity(given.scope, given.principal, key);
 }

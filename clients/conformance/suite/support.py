@@ -2,7 +2,9 @@
 
 import base64
 import json
+import time
 import unittest
+import uuid
 
 from .http_raw import call
 from .waiting import in_background, unique
@@ -96,6 +98,12 @@ class Case(unittest.TestCase):
             self.assertEqual(document.get("title"), expected["title"])
         if word == "in_progress":
             self.assertGreaterEqual(int(answer.one("Retry-After") or 0), 1, answer)
+
+    def assert_made_now(self, key):
+        """A UUID of version 7, which begins with the milliseconds of its making."""
+        made = uuid.UUID(key)
+        self.assertEqual((str(made), made.version, made.variant), (key, 7, uuid.RFC_4122))
+        self.assertLess(abs((made.int >> 80) / 1000 - time.time()), 60)
 
     def assert_nothing(self):
         self.assertEqual((self.effects(), self.record()), (0, None))

@@ -90,6 +90,8 @@ class Callers(Case):
         self.assertTrue(all(between.harm.values()), between.harm)
         lines = [line.split() for line in said.splitlines()]
         self.assertEqual((len(lines), {status for _, status in lines}), (COUNT, {"201"}), lines)
+        for key, _ in lines:
+            self.assert_made_now(key)
         effects = self.database.rows("SELECT key FROM effect WHERE principal = %s", self.principal)
         self.assertEqual(sorted(key for (key,) in effects), sorted(key for key, _ in lines))
 

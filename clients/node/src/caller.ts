@@ -1,15 +1,7 @@
 // For those who call a service with idempotency keys: one key for all sendings of a request, until its answer is final.
-import { randomBytes } from 'node:crypto';
-import { quoteKey } from './key.js';
+import { newKey, quoteKey } from './key.js';
 
-/** A UUID of version 7: keys of one moment lie together in an index. */
-export function newKey(now: number = Date.now()): string {
-  const bytes = randomBytes(16);
-  bytes.writeUIntBE(now, 0, 6);
-  bytes[6] = (bytes[6]! & 0x0f) | 0x70;
-  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
-  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
-}
+export { newKey };
 
 /** Times are milliseconds. */
 export interface CallOptions {

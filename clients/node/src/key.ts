@@ -1,5 +1,6 @@
 // Reads a key as idem_parse_key does: a String of RFC 9651, whose parameters are checked and ignored, or a bare
 // value. The field is read raw: escapes and lists are not decoded.
+import { randomBytes } from 'node:crypto';
 
 const NAME = /^\*|^[a-z]/.source;
 const BARE_ITEM = [
@@ -26,3 +27,12 @@ export function parseKey(field: string): string | null {
 
 /** As a String of RFC 9651. Keys of ours and those that parseKey has read are ASCII. */
 export const quoteKey = (key: string): string => `"${key.replace(/[\\"]/g, '\\$&')}"`;
+
+/** A UUID of version 7: keys of one moment lie together in an index. */
+export function newKey(now: number = Date.now()): string {
+  const bytes = randomBytes(16);
+  bytes.writeUIntBE(now, 0, 6);
+  bytes[6] = (bytes[6]! & 0x0f) | 0x70;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}

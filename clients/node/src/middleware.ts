@@ -1,5 +1,5 @@
 // The common part of all frameworks' middleware; each framework has its own file.
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { type Answer, type Claim } from './claim.js';
@@ -10,7 +10,7 @@ import {
   keepByDefault, leased, transactionally, unclaimed,
 } from './flows.js';
 import { digest, isJson, mediaType, notJson, readBody, textOf } from './body.js';
-import { parseKey, quoteKey } from './key.js';
+import { newKey, parseKey, quoteKey } from './key.js';
 import { checkOptions } from './options.js';
 import { HttpProblem, Problems, type Statuses, type Word } from './problem.js';
 
@@ -184,7 +184,7 @@ export class Route<Req, Tx> {
 
   async #run(exchange: Exchange<Req, Tx>, scope: string, principal: string, sent: string | null, body: Buffer): Promise<Reply> {
     const mode = this.concerns(exchange.incoming.method!) ? this.options.missingKey ?? 'refuse' : 'pass';
-    const key = sent ?? (mode === 'generate' ? randomUUID() : null);
+    const key = sent ?? (mode === 'generate' ? newKey() : null);
     const derive = key === null && mode === 'derive' ? this.options.window ?? WINDOW_MS : null;
     try {
       const identity = await this.#identity(exchange, body);

@@ -8,13 +8,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::{default_keep, format_key};
 
-/// Makes a key: a UUID of version 7, which grows with time. Store it before the first sending, so that a repetition
-/// after a crash has the same one.
-#[must_use]
-pub fn new_key() -> String {
-    uuid::Uuid::now_v7().to_string()
-}
-
 /// Sends a request, by any client of HTTP, and repeats it with its key until its answer is final.
 #[derive(Clone, Debug)]
 #[must_use]
@@ -173,13 +166,6 @@ mod tests {
             response = response.header("content-type", "application/problem+json; charset=utf-8");
         }
         response.body(format!("{{\"type\": \"/problems/idempotency/{problem}\"}}").into()).unwrap()
-    }
-
-    #[test]
-    fn keys_grow() {
-        let one = new_key();
-        std::thread::sleep(Duration::from_millis(2));
-        assert!(one < new_key() && one.len() == 36 && one.as_bytes()[14] == b'7');
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::{
     body::{Read, read},
     error::BoxError,
     identity::{Identity, sha256},
-    key::{Key, format_key, generate_key, parse_key},
+    key::{Key, format_key, new_key, parse_key},
     problem::problem,
     route::{Event, target, tell},
 };
@@ -131,7 +131,7 @@ impl Exchange {
 
     fn without_key(&mut self, request: &mut Request) {
         match self.route.missing_key {
-            MissingKey::Generate => self.key.learn(generate_key()),
+            MissingKey::Generate => self.key.learn(new_key()),
             MissingKey::Derive => {
                 request.derive = Some(self.route.window);
                 request.ttl = request.derive;

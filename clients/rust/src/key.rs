@@ -47,8 +47,11 @@ pub fn format_key(key: &str) -> String {
     format!("\"{}\"", key.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-pub(crate) fn generate_key() -> String {
-    uuid::Uuid::new_v4().to_string()
+/// Makes a key: a UUID of version 7, which grows with time. Store it before the first sending, so that a repetition
+/// after a crash has the same one.
+#[must_use]
+pub fn new_key() -> String {
+    uuid::Uuid::now_v7().to_string()
 }
 
 fn trim(mut field: &[u8]) -> &[u8] {
@@ -191,6 +194,13 @@ impl Cursor<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_keys_grow() {
+        let one = new_key();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(one < new_key() && one.len() == 36 && one.as_bytes()[14] == b'7');
+    }
 
     #[test]
     fn strings_and_bare_values() {

@@ -26,11 +26,11 @@ mod transaction;
 
 pub use answer::Answer;
 pub use body::ResponseBody;
-pub use caller::{Caller, NotFinal, new_key};
+pub use caller::{Caller, NotFinal};
 pub use claim::{Claim, Info};
 pub use error::{Error, Failure, Refusal};
 pub use functions::{leased, once, transactionally};
-pub use key::{format_key, parse_key};
+pub use key::{format_key, new_key, parse_key};
 pub use layer::{IdempotencyLayer, IdempotencyService};
 pub use lease::Lease;
 pub use problem::Outcome;

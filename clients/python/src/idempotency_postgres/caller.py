@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import os
 import random
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from .key import quote_key
+from .key import new_key, quote_key
 
 __all__ = ["NotFinal", "Pauses", "acall", "call", "is_final", "new_key"]
 
@@ -29,14 +27,6 @@ class Response(Protocol):
 
 
 R = TypeVar("R", bound=Response)
-
-
-def new_key(now: float | None = None) -> str:
-    """A UUID of version 7: keys of one moment lie together in an index."""
-    milliseconds = int((time.time() if now is None else now) * 1000)
-    value = int.from_bytes(milliseconds.to_bytes(6, "big") + os.urandom(10), "big")
-    value = value & ~(0xF000 << 64) | 0x7000 << 64
-    return str(uuid.UUID(int=value & ~(0xC000 << 48) | 0x8000 << 48))
 
 
 class NotFinal(Exception):

@@ -6,7 +6,10 @@ and lists are not decoded.
 
 from __future__ import annotations
 
+import os
 import re
+import time
+import uuid
 
 _BARE_ITEM = "|".join(
     (
@@ -50,3 +53,11 @@ def _are_parameters(value: str, at: int) -> bool:
 def quote_key(key: str) -> str:
     """As a String of RFC 9651. Keys of ours and those that parse_key has read are ASCII."""
     return '"%s"' % re.sub(r'([\\"])', r"\\\1", key)
+
+
+def new_key(now: float | None = None) -> str:
+    """A UUID of version 7: keys of one moment lie together in an index."""
+    milliseconds = int((time.time() if now is None else now) * 1000)
+    value = int.from_bytes(milliseconds.to_bytes(6, "big") + os.urandom(10), "big")
+    value = value & ~(0xF000 << 64) | 0x7000 << 64
+    return str(uuid.UUID(int=value & ~(0xC000 << 48) | 0x8000 << 48))

@@ -9,7 +9,6 @@ import logging
 import math
 import re
 import threading
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -23,7 +22,7 @@ from .flows import (
     AsyncLeased, Leased, Settings, Transactional, Verdict, keep_by_default, run_leased, run_transactionally, run_unclaimed,
 )  # fmt: skip
 from .identity import digest, is_json, media_type, not_json, text_of, too_large
-from .key import parse_key, quote_key
+from .key import new_key, parse_key, quote_key
 from .problem import HttpProblem, Problems
 
 log = logging.getLogger("idempotency_postgres")
@@ -312,7 +311,7 @@ class Route(Generic[Req, Tx]):
 
     async def _with_body(self, exchange: Exchange, body: bytes, scope: str, principal: str, sent: str | None) -> Reply:
         mode = self._mode(exchange)
-        key = str(uuid.uuid4()) if sent is None and mode == "generate" else sent
+        key = new_key() if sent is None and mode == "generate" else sent
         derive: Any = self.options.window if key is None and mode == "derive" else None
         try:
             request = await self._identity(exchange, body, scope, principal)

@@ -11,7 +11,6 @@ import java.time.format.DateTimeFormatter;
 import java.time.format.DateTimeParseException;
 import java.util.Optional;
 import java.util.Set;
-import java.util.UUID;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -73,10 +72,7 @@ public final class Caller {
 
     /** A UUID of version 7: keys of one moment lie together in an index. */
     public static String newKey() {
-        long random = ThreadLocalRandom.current().nextLong();
-        UUID other = UUID.randomUUID();
-        long high = Instant.now().toEpochMilli() << 16 | 0x7000 | random & 0xfff;
-        return new UUID(high, other.getLeastSignificantBits()).toString();
+        return Key.generate();
     }
 
     /** Sends the request, the same each time. Give it a timeout. */

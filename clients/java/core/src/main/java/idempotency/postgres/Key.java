@@ -40,8 +40,11 @@ public final class Key {
         return '"' + key.replace("\\", "\\\\").replace("\"", "\\\"") + '"';
     }
 
+    /** A UUID of version 7: keys of one moment lie together in an index. */
     public static String generate() {
-        return UUID.randomUUID().toString();
+        UUID random = UUID.randomUUID();
+        long high = System.currentTimeMillis() << 16 | 0x7000 | random.getMostSignificantBits() & 0xfff;
+        return new UUID(high, random.getLeastSignificantBits()).toString();
     }
 
     /** The white space that HTTP allows around a value; strip() would remove more. */
