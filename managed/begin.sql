@@ -21,20 +21,19 @@ BEGIN
     END IF;
     RETURN idempotency.lock_number(secret, key, scope, principal);
 END $$;
-COMMENT ON FUNCTION idempotency.lock_of IS 'the number of the lock of a key';
 
+-- The first 32 bits of a digest of seed and key.
 CREATE FUNCTION idempotency.lock_number(secret bytea, key text, scope text, principal text) RETURNS integer
     LANGUAGE sql STABLE AS $$
 SELECT ('x' || left(encode(sha256(secret || convert_to(
     length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer $$;
-COMMENT ON FUNCTION idempotency.lock_number IS 'the first 32 bits of a digest of seed and key';
 
-CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses a call without what the policy requires.
+CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse(what || ' is required', 'The policy of this scope requires it.', hint, '22004') $$;
-COMMENT ON FUNCTION idempotency.require IS 'refuses a call without what the policy requires';
 
--- Argument, else policy, else setting. Refuses what the policy forbids, before anything is granted.
+-- A question with all that follows from it. Argument, else policy, else setting. Refuses what the policy
+-- forbids, before anything is granted.
 CREATE FUNCTION idempotency.settle(INOUT q idempotency.question, p idempotency.in_force)
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -104,13 +103,11 @@ BEGIN
         q.memory := least(q.memory, idempotency.memory_since(q.scope, q.first_sent));
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.settle IS 'a question with all that follows from it';
 
 -- False if record and question are known to be of different operations or requests. The policy may count
 -- other fields than it did: then the request is asked once more, by the rule of then.
 CREATE FUNCTION idempotency.same_request(r idempotency.record, q idempotency.question, p idempotency.in_force)
-    RETURNS boolean
-    LANGUAGE plpgsql STABLE AS $$
+    RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
     of_caller boolean := coalesce(r.fingerprint_of & 4 <> 0, false);
     fields text[] := CASE WHEN NOT of_caller THEN r.counted END;
@@ -126,8 +123,8 @@ BEGIN
     END IF;
     RETURN r.fingerprint = (idempotency.fingerprint_of(q.request, q.method, q.path, exclude, fields)).fingerprint;
 END $$;
-COMMENT ON FUNCTION idempotency.same_request IS 'whether a record may be of the request';
 
+-- Refuses work whose snapshot may be too old.
 CREATE FUNCTION idempotency.raise_unseen(decided_here boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -139,33 +136,27 @@ BEGIN
         CASE WHEN decided_here THEN 'Roll back, end the attempt in a transaction of its own, and retry.'
              ELSE 'Roll back and retry the transaction.' END, '40001');
 END $$;
-COMMENT ON FUNCTION idempotency.raise_unseen IS 'refuses work whose snapshot may be too old';
 
 -- The transaction of a row's last version.
-CREATE FUNCTION idempotency.writer_of(written_in xid8, xmin xid) RETURNS xid8
-    LANGUAGE sql STABLE AS $$
+CREATE FUNCTION idempotency.writer_of(written_in xid8, xmin xid) RETURNS xid8 LANGUAGE sql STABLE AS $$
 SELECT coalesce(written_in, CASE WHEN xmin::text::bigint < 3 THEN '3'::xid8
     ELSE (greatest(3, n - ((n - xmin::text::bigint) & 4294967295)))::text::xid8 END)
   FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS n) now $$;
-COMMENT ON FUNCTION idempotency.writer_of IS 'the transaction that wrote a row';
 
--- Rows that come from a dump may name a transaction that this server has yet to begin.
-CREATE FUNCTION idempotency.is_news(writer xid8, snapshot pg_snapshot) RETURNS boolean
-    LANGUAGE plpgsql
+-- Whether a transaction has committed since a snapshot. Rows that come from a dump may name a transaction
+-- that this server has yet to begin.
+CREATE FUNCTION idempotency.is_news(writer xid8, snapshot pg_snapshot) RETURNS boolean LANGUAGE plpgsql
     RETURN NOT pg_visible_in_snapshot(writer, snapshot) AND writer < pg_snapshot_xmax(pg_current_snapshot());
-COMMENT ON FUNCTION idempotency.is_news IS 'whether a transaction has committed since a snapshot';
 
--- Records that ended longer ago than this are swept without a trace. So a snapshot of that age is too old
--- to be granted a key that has no record.
+-- How long removals of records are traced. Records that ended longer ago than this are swept without a
+-- trace. So a snapshot of that age is too old to be granted a key that has no record.
 CREATE FUNCTION idempotency.trace_kept() RETURNS interval
     LANGUAGE sql IMMUTABLE AS $$ SELECT interval '1 hour' $$;
-COMMENT ON FUNCTION idempotency.trace_kept IS 'how long removals of records are traced';
 
 -- An error unless the work will see every effect of the attempts before. In READ COMMITTED it takes its
 -- snapshot after the grant, unless it is part of the calling statement.
 CREATE FUNCTION idempotency.require_sight(q idempotency.question, r idempotency.record, lock integer)
-    RETURNS void
-    LANGUAGE plpgsql AS $$
+    RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     fixed boolean := idempotency.snapshot_is_fixed();
     since timestamptz := CASE WHEN fixed THEN transaction_timestamp() ELSE statement_timestamp() END;
@@ -199,30 +190,27 @@ BEGIN
         PERFORM idempotency.raise_unseen();
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.require_sight IS 'refuses a grant that would not see what came before';
 
-CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint
-    LANGUAGE sql VOLATILE AS $$
+-- A token larger than the previous one.
+CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
 SELECT CASE WHEN t.now > coalesce(previous, 0) THEN t.now ELSE previous + 1 + floor(random() * 65536)::bigint END
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000 AS now) t $$;
-COMMENT ON FUNCTION idempotency.new_token IS 'a token larger than the previous one';
 
--- Larger than that of a claim that was released before, too: the row that came back keeps it.
-CREATE FUNCTION idempotency.next_token(r idempotency.record) RETURNS bigint
-    LANGUAGE sql VOLATILE AS $$
+-- A token for the next claim of a record. Larger than that of a claim that was released before, too: the row
+-- that came back keeps it.
+CREATE FUNCTION idempotency.next_token(r idempotency.record) RETURNS bigint LANGUAGE sql VOLATILE AS $$
 SELECT idempotency.new_token(greatest((r).token, CASE WHEN (r).open_claim = 'g' THEN (r).before::bigint END)) $$;
-COMMENT ON FUNCTION idempotency.next_token IS 'a token for the next claim of a record';
 
 -- A row as text, the same in sessions with other styles of dates.
 CREATE FUNCTION idempotency.packed(r idempotency.record) RETURNS text
     LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT r::text $$;
-COMMENT ON FUNCTION idempotency.packed IS 'a record as text';
+
+-- A record from its text.
 CREATE FUNCTION idempotency.unpacked(packed text) RETURNS idempotency.record
     LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT packed::idempotency.record $$;
-COMMENT ON FUNCTION idempotency.unpacked IS 'a record from its text';
 
--- Of the principal, in a scope whose policy limits them. Other transactions' claims count from their
--- commit on.
+-- Refuses a claim above max_open_claims. Of the principal, in a scope whose policy limits them. Other
+-- transactions' claims count from their commit on.
 CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -237,7 +225,6 @@ BEGIN
             'Retry when one of them has ended, or its lease has.', '53400');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.require_room IS 'refuses a claim above max_open_claims';
 
 -- Writes the row of a granted claim. Null if another transaction got in.
 CREATE FUNCTION idempotency.grant_claim(q idempotency.question, p idempotency.in_force, r idempotency.record,
@@ -309,12 +296,10 @@ BEGIN
     IF NOT FOUND THEN RETURN NULL; END IF;
     RETURN n;
 END $$;
-COMMENT ON FUNCTION idempotency.grant_claim IS 'writes a claim';
 
 -- Replaces a record if it still is the version that was seen. Null if it is not.
 CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record, any_lease boolean DEFAULT false)
-    RETURNS idempotency.record
-    LANGUAGE plpgsql AS $$
+    RETURNS idempotency.record LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE idempotency.record t SET (/*CHANGED_COLUMNS*/) = ROW(/*NEW_VALUES*/)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
@@ -331,24 +316,20 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION idempotency.replace_record IS 'replaces a version of a record';
 
 ---- waiting ----
 
 -- Whether another session waits for a lock of this transaction, but for keys: repeats hold no lease.
-CREATE FUNCTION idempotency.is_waited_for() RETURNS boolean
-    LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION idempotency.is_waited_for() RETURNS boolean LANGUAGE sql VOLATILE AS $$
 SELECT EXISTS (SELECT FROM pg_locks l
                 WHERE NOT l.granted AND l.pid <> pg_backend_pid()
                   AND (l.locktype <> 'advisory' OR l.objsubid <> 2 OR l.classid <> 18756)
                   AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) $$;
-COMMENT ON FUNCTION idempotency.is_waited_for IS 'whether a wait for a lease may be a deadlock';
 
 -- Waits for the lock of a key. True if it is had, and the key may be free. What the block's savepoint
 -- has locked is given back when the record says otherwise, or when no time is left.
 CREATE FUNCTION idempotency.wait_for_lock(q idempotency.question, p idempotency.in_force, lock integer, micros bigint)
-    RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     before constant text := current_setting('lock_timeout');
     of_user constant bigint := (SELECT s.setting::bigint FROM pg_settings s WHERE s.name = 'lock_timeout');
@@ -371,11 +352,10 @@ EXCEPTION
         IF NOT is_ours THEN RAISE; END IF;
         RETURN false;
 END $$;
-COMMENT ON FUNCTION idempotency.wait_for_lock IS 'waits for the transaction that decides about a key';
 
--- A fixed snapshot may see an old version of a record, or none. PostgreSQL raises 40001 for a lock on a
--- version that is not the last, and for a row with the key of one that the snapshot does not see. The
--- savepoint of the block gives lock and row back.
+-- Refuses to answer from an old version of a record. A fixed snapshot may see an old version of a record, or
+-- none. PostgreSQL raises 40001 for a lock on a version that is not the last, and for a row with the key of
+-- one that the snapshot does not see. The savepoint of the block gives lock and row back.
 CREATE FUNCTION idempotency.require_newest(key text, scope text, principal text, absent boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -393,13 +373,12 @@ BEGIN
 EXCEPTION WHEN SQLSTATE 'ID000' THEN
     RETURN;
 END $$;
-COMMENT ON FUNCTION idempotency.require_newest IS 'refuses to answer from an old version of a record';
 
+-- Whether the transaction has one snapshot for all statements.
 CREATE FUNCTION idempotency.snapshot_is_fixed() RETURNS boolean
     LANGUAGE sql STABLE AS $$ SELECT current_setting('transaction_isolation') IN ('repeatable read', 'serializable') $$;
-COMMENT ON FUNCTION idempotency.snapshot_is_fixed IS 'whether the transaction has one snapshot for all statements';
 
--- The record, for a caller that has the lock of its key.
+-- The newest version of a record. The record, for a caller that has the lock of its key.
 CREATE FUNCTION idempotency.newest_record(key text, scope text, principal text) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -410,11 +389,10 @@ BEGIN
     PERFORM idempotency.require_newest(key, scope, principal, NOT FOUND);
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.newest_record IS 'the newest version of a record';
 
 ---- the answer ----
 
--- The record of the key, if there is one; whether this transaction has an open claim on it; the reason.
+-- Decides about a key, and claims it if it is free.
 CREATE FUNCTION idempotency.answer(INOUT q idempotency.question, OUT p idempotency.in_force, OUT r idempotency.record,
                                    OUT reason text, OUT now timestamptz, OUT gave_way boolean)
     LANGUAGE plpgsql AS $$
@@ -507,11 +485,10 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION idempotency.answer IS 'decides about a key, and claims it if it is free';
 
+-- The reason of the answer that a look at the record gives.
 CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.question, p idempotency.in_force,
-                                       now timestamptz) RETURNS text
-    LANGUAGE plpgsql
+                                       now timestamptz) RETURNS text LANGUAGE plpgsql
     RETURN idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
         r.claimed_at,
         -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
@@ -521,13 +498,11 @@ CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.quest
         r.resolved_by IS NOT NULL, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
         r.status IS NULL OR idempotency.same_request(r, q, p),
         now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown');
-COMMENT ON FUNCTION idempotency.reason_for IS 'the reason of the answer that a look at the record gives';
 
 -- The answer as its caller sees it. Only who executes sees the token.
 CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question, p idempotency.in_force,
                                   now timestamptz)
-    RETURNS @extschema@.idem_claim
-    LANGUAGE plpgsql AS $$
+    RETURNS @extschema@.idem_claim LANGUAGE plpgsql AS $$
 DECLARE
     outcome text := idempotency.outcome_of(reason);
     executes boolean := outcome = 'execute';
@@ -553,37 +528,34 @@ BEGIN
             now, p.unknown_retry_after) / 1e6 END,
         r.created_at, r.finished_at, r.lease_until, r.expires_at)::@extschema@.idem_claim;
 END $$;
-COMMENT ON FUNCTION idempotency.shown IS 'an answer as its caller sees it';
 
+-- Whether the claim of a record lives.
 CREATE FUNCTION idempotency.lives(r idempotency.record, now timestamptz) RETURNS boolean
     LANGUAGE plpgsql VOLATILE
     RETURN coalesce((r).status = 'i' AND now < (r).lease_until, false)
        AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start);
-COMMENT ON FUNCTION idempotency.lives IS 'whether the claim of a record lives';
 
 -- The status now, by the policy of the claim.
-CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char"
-    LANGUAGE plpgsql VOLATILE
+CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char" LANGUAGE plpgsql VOLATILE
     RETURN idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
     (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
-COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
 
 ---- the short way ----
 
+-- A record with an answer, as the holder of its claim sees it.
 CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record) RETURNS @extschema@.idem_claim
     LANGUAGE sql IMMUTABLE AS $$
 SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status, (r).status_code, (r).headers, (r).body,
            CASE WHEN (r).finished_at IS NOT NULL THEN (r).body_omitted END, (r).error, NULL, (r).recovery_point, (r).state,
            (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
-COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
 
--- A call for a key that is answered or new, where the policy is plain. Null: the call goes the long way, which
--- would answer the same. A statement is initialized with each operator and function in it,
--- whether they are needed or not: that is what a call costs. So what is rare stands in statements of its own.
+-- A replay, or the grant of a new key, in a plain case. A call for a key that is answered or new, where the
+-- policy is plain. Null: the call goes the long way, which would answer the same. A statement is initialized
+-- with each operator and function in it, whether they are needed or not: that is what a call costs. So what
+-- is rare stands in statements of its own.
 CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
     fingerprint bytea, operation text, ttl interval, lease interval, wait interval, holder text, transactional boolean,
-    once boolean) RETURNS @extschema@.idem_claim
-    LANGUAGE plpgsql AS $$
+    once boolean) RETURNS @extschema@.idem_claim LANGUAGE plpgsql AS $$
 DECLARE
     seen record;
     p idempotency.policy;
@@ -646,9 +618,8 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
 
--- The long way says what is wrong with others.
+-- Whether options are right for sure. The long way says what is wrong with others.
 CREATE FUNCTION idempotency.are_plain_options(fingerprint bytea, ttl interval, lease interval, wait interval, holder text,
                                               transactional boolean) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE
@@ -656,12 +627,11 @@ CREATE FUNCTION idempotency.are_plain_options(fingerprint bytea, ttl interval, l
         AND coalesce(ttl, '1 s') BETWEEN '1 us' AND '36525 days' AND coalesce(lease, '1 s') BETWEEN '1 us' AND '36525 days'
         AND coalesce(wait, '1 s') BETWEEN '0' AND '1 day' AND (lease IS NULL OR NOT transactional)
         AND idempotency.is_plain_identity(coalesce(holder, 'none'), '', '');
-COMMENT ON FUNCTION idempotency.are_plain_options IS 'whether options are right for sure';
 
+-- The fingerprint of all of a request.
 CREATE FUNCTION idempotency.plain_fingerprint(request jsonb, method text, path text) RETURNS bytea
     LANGUAGE plpgsql IMMUTABLE
     RETURN (idempotency.fingerprint_of(request, method, path, NULL, NULL)).fingerprint;
-COMMENT ON FUNCTION idempotency.plain_fingerprint IS 'the fingerprint of all of a request';
 
 --: idem_begin plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
 DECLARE
@@ -680,11 +650,11 @@ BEGIN
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END
 
+-- Arguments, checked.
 CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
     path text, exclude text[], fingerprint bytea, operation text, ttl interval, lease interval, wait interval,
     first_sent timestamptz, derive interval, hold boolean, same_statement boolean, transactional boolean, holder text,
-    snapshot pg_snapshot) RETURNS idempotency.question
-    LANGUAGE plpgsql AS $$
+    snapshot pg_snapshot) RETURNS idempotency.question LANGUAGE plpgsql AS $$
 BEGIN
     IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
         PERFORM idempotency.refuse('invalid fingerprint',
@@ -701,7 +671,6 @@ BEGIN
         false, coalesce(hold, false), coalesce(same_statement, false), coalesce(transactional, false), holder, snapshot,
         false, NULL, NULL, NULL, NULL)::idempotency.question;
 END $$;
-COMMENT ON FUNCTION idempotency.question_of IS 'arguments, checked';
 
 -- Without a limit it waits until the answer is final.
 --: idem_once plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
@@ -746,11 +715,10 @@ BEGIN
         'The other execution may still succeed or fail.', 'Retry later, or allow a longer wait.', '55P03');
 END
 
-CREATE FUNCTION idempotency.raise_own_claim_open() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses what only another transaction may do.
+CREATE FUNCTION idempotency.raise_own_claim_open() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('this transaction already has an open claim on this key', NULL,
                           'End the claim with idem_complete, idem_fail or idem_release.', '55000') $$;
-COMMENT ON FUNCTION idempotency.raise_own_claim_open IS 'refuses what only another transaction may do';
 
 --: idem_get plpgsql definer
 DECLARE
@@ -769,9 +737,9 @@ END
 
 ---- at the end of the transaction ----
 
--- A claim that is still open at COMMIT has a lease from there on, or is an error if it had to end.
--- Deferred triggers run before the commit. In a transaction that has become read only the lease of the
--- grant stays.
+-- Gives a claim its lease at COMMIT, or refuses to leave it open. A claim that is still open at COMMIT has a
+-- lease from there on, or is an error if it had to end. Deferred triggers run before the commit. In a
+-- transaction that has become read only the lease of the grant stays.
 CREATE FUNCTION idempotency.claim_left_open() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -803,7 +771,6 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION idempotency.claim_left_open IS 'gives a claim its lease at COMMIT, or refuses to leave it open';
 -- Only what grants a claim sets claimed_at.
 CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE OF claimed_at ON idempotency.record
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW

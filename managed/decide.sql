@@ -5,22 +5,20 @@
 CREATE FUNCTION idempotency.status_at(
     status "char", attempt integer, lives boolean, retained_until timestamptz, if_silent "char", derived boolean,
     now timestamptz, max_attempts integer, unknown_if_silent boolean
-) RETURNS "char"
-    LANGUAGE plpgsql IMMUTABLE
+) RETURNS "char" LANGUAGE plpgsql IMMUTABLE
     RETURN CASE WHEN status <> 'i' OR lives THEN status
             WHEN if_silent = 'u' OR unknown_if_silent THEN 'u'
             WHEN (if_silent = 'x' OR (max_attempts > 0 AND attempt >= max_attempts))
                  AND NOT (derived AND now >= retained_until) THEN 'x'
             ELSE status END;
-COMMENT ON FUNCTION idempotency.status_at IS 'the status of a record at a moment';
 
+-- The reason of an answer.
 CREATE FUNCTION idempotency.decide(
     status "char", attempt integer, lease_until timestamptz, next_attempt_at timestamptz, expires_at timestamptz,
     retained_until timestamptz, claimed_at timestamptz, holder_gone boolean, released boolean, if_silent "char",
     derived boolean, same_request boolean,
     now timestamptz, memory bigint, first_sent timestamptz, max_attempts integer, unknown_if_silent boolean
-) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE AS $$
+) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     lives boolean := coalesce(now < lease_until, false) AND NOT holder_gone;
     status_now "char";
@@ -59,13 +57,11 @@ BEGIN
             RETURN CASE status WHEN 'u' THEN 'outcome_unknown' ELSE 'takeover_forbidden' END;
     END CASE;
 END $$;
-COMMENT ON FUNCTION idempotency.decide IS 'the reason of an answer';
 
-CREATE FUNCTION idempotency.execution_of(reason text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+-- How an execution uses the record that it found; null: none.
+CREATE FUNCTION idempotency.execution_of(reason text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE reason WHEN 'no_record' THEN 'first' WHEN 'retention_over' THEN 'reuse' WHEN 'lease_over' THEN 'takeover'
                    WHEN 'session_ended' THEN 'takeover' WHEN 'retry_due' THEN 'retry' END $$;
-COMMENT ON FUNCTION idempotency.execution_of IS 'how an execution uses the record that it found; null: none';
 
 -- Microseconds until the client should ask again; null: not known.
 CREATE FUNCTION idempotency.retry_after(reason text, lease_until timestamptz, next_attempt_at timestamptz,
@@ -75,31 +71,26 @@ CREATE FUNCTION idempotency.retry_after(reason text, lease_until timestamptz, ne
             WHEN reason = 'pause' THEN idempotency.since(next_attempt_at, now)
             WHEN reason IN ('held', 'own_claim') THEN 1000000
             WHEN reason IN ('outcome_unknown', 'takeover_forbidden') THEN unknown_retry_after END;
-COMMENT ON FUNCTION idempotency.retry_after IS 'when to ask again';
 
-CREATE FUNCTION idempotency.status_word(status "char") RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT
+-- A status as a word.
+CREATE FUNCTION idempotency.status_word(status "char") RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN CASE status /*STATUSES*/ ELSE 'unknown' END;
-COMMENT ON FUNCTION idempotency.status_word IS 'a status as a word';
 
-CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT
+-- The outcome of a reason.
+CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN CASE reason /*OUTCOMES*/ END;
-COMMENT ON FUNCTION idempotency.outcome_of IS 'the outcome of a reason';
 
+-- Outcomes and the problem of each; null: none.
 CREATE FUNCTION idempotency.problems(OUT word text, OUT status integer, OUT type text, OUT title text, OUT detail text)
-    RETURNS SETOF record
-    LANGUAGE sql IMMUTABLE AS $$
+    RETURNS SETOF record LANGUAGE sql IMMUTABLE AS $$
 VALUES /*PROBLEMS*/ $$;
-COMMENT ON FUNCTION idempotency.problems IS 'outcomes and the problem of each; null: none';
 
+-- The reasons in words.
 CREATE FUNCTION idempotency.reasons(OUT word text, OUT why text, OUT next text) RETURNS SETOF record
     LANGUAGE sql IMMUTABLE AS $$
 VALUES /*REASONS*/ $$;
-COMMENT ON FUNCTION idempotency.reasons IS 'the reasons in words';
 
--- Whether the claim of a record lives: its lease, and its session if it names one. On a standby the
--- session is on another server.
+-- Whether the session of a claim with hold has ended. On a standby the session is on another server.
 CREATE FUNCTION idempotency.session_gone(backend_pid integer, backend_start timestamptz) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -109,7 +100,6 @@ BEGIN
     RETURN NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = session_gone.backend_pid
                           AND coalesce(a.backend_start = session_gone.backend_start, true));
 END $$;
-COMMENT ON FUNCTION idempotency.session_gone IS 'whether the session of a claim with hold has ended';
 
 --: idem_claim_lives sql definer
 SELECT lease_until IS NOT NULL AND clock_timestamp() < lease_until

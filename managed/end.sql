@@ -1,5 +1,6 @@
 -- The end of a claim, and what its holder does before (src/claim/holder.cpp, result.cpp, history.cpp).
 
+-- Refuses a value over the limit.
 CREATE FUNCTION idempotency.check_size(what text, value text, allowed bigint) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -9,32 +10,30 @@ BEGIN
             'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes.', '54000');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_size IS 'refuses a value over the limit';
 
--- An error is for people to read: up to 64 kB of it are kept.
-CREATE FUNCTION idempotency.clipped(error text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- An error as it is kept: people read it, so up to 64 kB are enough.
+CREATE FUNCTION idempotency.clipped(error text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF octet_length(error) <= 65536 THEN RETURN error; END IF;
     RETURN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
              WHERE octet_length(left(error, n)) <= 65536);
 END $$;
-COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept';
 
+-- Headers without those that are dropped.
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE
     RETURN CASE WHEN headers IS NOT NULL THEN
     (SELECT coalesce(jsonb_object_agg(h.key, h.value), '{}') FROM jsonb_each(headers) h
       WHERE lower(h.key COLLATE "C") <> ALL (SELECT lower(d COLLATE "C") FROM unnest(coalesce(dropped,
           /*DROPPED_HEADERS*/)) d)) END;
-COMMENT ON FUNCTION idempotency.kept_headers IS 'headers without those that are dropped';
 
 ---- what a record says when an attempt has ended: each function is one of result.cpp ----
 
+-- Whether the key was derived from the request.
 CREATE FUNCTION idempotency.is_derived(r idempotency.record) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce((r).fingerprint_of & 8 <> 0, false) $$;
-COMMENT ON FUNCTION idempotency.is_derived IS 'whether the key was derived from the request';
 
+-- Puts status and time of an end into a record.
 CREATE FUNCTION idempotency.mark_ended(r idempotency.record, status "char") RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -47,8 +46,8 @@ BEGIN
     END IF;
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.mark_ended IS 'puts status and time of an end into a record';
 
+-- Keeps the answer of a derived key for its window.
 CREATE FUNCTION idempotency.keep_for_window(r idempotency.record, ended timestamptz) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -58,8 +57,8 @@ BEGIN
     END IF;
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.keep_for_window IS 'keeps the answer of a derived key for its window';
 
+-- Keeps an answer long enough after long work.
 CREATE FUNCTION idempotency.keep_long_enough(r idempotency.record, ended timestamptz) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -76,8 +75,8 @@ BEGIN
     END IF;
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.keep_long_enough IS 'keeps an answer long enough after long work';
 
+-- Keeps what has come half of the way.
 CREATE FUNCTION idempotency.keep_if_half_way(r idempotency.record) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -87,8 +86,8 @@ BEGIN
     END IF;
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.keep_if_half_way IS 'keeps what has come half of the way';
 
+-- Keeps an exhausted record for its retention.
 CREATE FUNCTION idempotency.keep_exhausted(r idempotency.record, p idempotency.in_force) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -99,8 +98,8 @@ BEGIN
     r.expires_at := r.retained_until;
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.keep_exhausted IS 'keeps an exhausted record for its retention';
 
+-- Keeps a decision as a fresh answer.
 CREATE FUNCTION idempotency.keep_as_fresh(r idempotency.record, p idempotency.in_force) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -113,11 +112,10 @@ BEGIN
     r.retained_until := greatest(r.retained_until, idempotency.after(r.finished_at, greatest(p.retention, p.ttl)));
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.keep_as_fresh IS 'keeps a decision as a fresh answer';
 
+-- Puts a response into a record.
 CREATE FUNCTION idempotency.keep_response(r idempotency.record, p idempotency.in_force, status_code integer, body bytea,
-                                          headers jsonb) RETURNS idempotency.record
-    LANGUAGE plpgsql AS $$
+                                          headers jsonb) RETURNS idempotency.record LANGUAGE plpgsql AS $$
 DECLARE
     -- What the policy at the claim allowed stays allowed: the effect has happened.
     allowed bigint := greatest(p.max_body_bytes, r.body_limit);
@@ -135,17 +133,17 @@ BEGIN
     r.body := CASE WHEN NOT r.body_omitted THEN body END;
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.keep_response IS 'puts a response into a record';
 
+-- The longest pause after an attempt, in microseconds.
 CREATE FUNCTION idempotency.backoff(base bigint, cap bigint, attempt integer) RETURNS bigint
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN base <= 0 OR cap <= 0 THEN 0
             WHEN greatest(attempt, 1) - 1 >= 63 OR base > cap >> (greatest(attempt, 1) - 1) THEN cap
             ELSE base << (greatest(attempt, 1) - 1) END $$;
-COMMENT ON FUNCTION idempotency.backoff IS 'the longest pause after an attempt, in microseconds';
 
 ---- the history ----
 
+-- Writes how an attempt ended, where the policy keeps history.
 CREATE FUNCTION idempotency.keep_attempt(p idempotency.in_force, r idempotency.record, how text) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -160,14 +158,13 @@ BEGIN
             r.status_code, r.error, r.reference, r.resolved_by,
             idempotency.after(clock_timestamp(), greatest(p.retention, p.ttl)));
 END $$;
-COMMENT ON FUNCTION idempotency.keep_attempt IS 'writes how an attempt ended, where the policy keeps history';
 
-CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void
-    LANGUAGE sql AS $$
+-- Removes the end of an attempt that was undone.
+CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void LANGUAGE sql AS $$
 DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope AND a.principal = (r).principal
                                     AND a.token = (r).token $$;
-COMMENT ON FUNCTION idempotency.take_back_attempt IS 'removes the end of an attempt that was undone';
 
+-- Writes the end of an attempt.
 CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -176,24 +173,21 @@ BEGIN
                                                 ELSE idempotency.status_word(r.status) END);
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.keep_ended_attempt IS 'writes the end of an attempt';
 
 ---- whose claim it is ----
 
-CREATE FUNCTION idempotency.raise_no_claim() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses a call without a claim.
+CREATE FUNCTION idempotency.raise_no_claim() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('no claim on this key', 'There is no record of this scope, principal and key.',
                           'Call idem_begin first, with the same scope and principal.', 'ID404') $$;
-COMMENT ON FUNCTION idempotency.raise_no_claim IS 'refuses a call without a claim';
 
-CREATE FUNCTION idempotency.raise_overtaken() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses a write that another one has overtaken.
+CREATE FUNCTION idempotency.raise_overtaken() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('could not record the result because of a concurrent claim',
     'Another transaction has written the record of this key.', 'Roll back and retry the transaction.', '40001') $$;
-COMMENT ON FUNCTION idempotency.raise_overtaken IS 'refuses a write that another one has overtaken';
 
-CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Refuses what only a lease is for.
+CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF status = 'u' THEN
         PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
@@ -202,7 +196,6 @@ BEGIN
     PERFORM idempotency.refuse('the attempts of this key are used up', 'The lease of the claim has expired and cannot be renewed.',
                                'Call idem_complete, idem_fail or idem_unknown.', '55000');
 END $$;
-COMMENT ON FUNCTION idempotency.raise_no_lease IS 'refuses what only a lease is for';
 
 -- The claim that a caller speaks of: open in this transaction, ended already, or committed and proven by
 -- its token. Then it takes the lock, waiting for a transaction that is deciding about the key.
@@ -242,13 +235,11 @@ BEGIN
     END IF;
     ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
 END $$;
-COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of';
 
-CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses an old token.
+CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('claim on this key is lost', 'The token does not match the record''s current claim.',
     'Another session took the request over. Stop, and call idem_begin to get its result.', 'ID409') $$;
-COMMENT ON FUNCTION idempotency.raise_claim_lost IS 'refuses an old token';
 
 -- Writes a changed record of a claim.
 CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
@@ -260,14 +251,12 @@ BEGIN
     n := idempotency.replace_record(n, old, any_lease => true);
     IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.save IS 'writes a claim';
 
 -- Ends a claim: as completed, failed for good or for now, or unknown.
 CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, principal text, token bigint, how text,
     status_code integer DEFAULT NULL, body bytea DEFAULT NULL, headers jsonb DEFAULT NULL, error text DEFAULT NULL,
     reference text DEFAULT NULL, ttl bigint DEFAULT NULL, retry_after bigint DEFAULT NULL, uncertain boolean DEFAULT false,
-    of_operation boolean DEFAULT false) RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    of_operation boolean DEFAULT false) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.in_force;
     claim record;
@@ -326,16 +315,14 @@ BEGIN
     PERFORM idempotency.keep_ended_attempt(p, r);
     RETURN true;
 END $$;
-COMMENT ON FUNCTION idempotency.end_claim IS 'records the result of a claim';
 
-CREATE FUNCTION idempotency.raise_own_operation() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses to end what idem_execute ends.
+CREATE FUNCTION idempotency.raise_own_operation() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('the operation of this key is running', 'idem_execute ends its claim when the operation has returned.',
                           'Return the answer, or raise an error.', '55000') $$;
-COMMENT ON FUNCTION idempotency.raise_own_operation IS 'refuses to end what idem_execute ends';
 
--- The short way of idem_complete and of a final idem_fail, in one statement: for a claim of this transaction,
--- where the policy is plain. False: the call goes the long way.
+-- Ends a claim in a plain case. The short way of idem_complete and of a final idem_fail, in one statement:
+-- for a claim of this transaction, where the policy is plain. False: the call goes the long way.
 CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, token bigint, ended_as text, status_code integer,
                                       body bytea, headers jsonb, error text, of_operation boolean) RETURNS boolean
     LANGUAGE plpgsql AS $$
@@ -364,11 +351,10 @@ BEGIN
        AND now + (now - t.claimed_at) <= t.expires_at AND (t.fingerprint_of & 8 = 8) IS NOT TRUE;
     RETURN FOUND;
 END $$;
-COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
 
+-- Idem_complete with a body of bytes.
 CREATE FUNCTION idempotency.complete(key text, status_code integer, body bytea, headers jsonb, scope text, principal text,
-                                     token bigint, ttl interval) RETURNS boolean
-    LANGUAGE plpgsql AS $$
+                                     token bigint, ttl interval) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF ttl IS NULL AND idempotency.plain_end(key, scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
         RETURN true;
@@ -377,12 +363,11 @@ BEGIN
     RETURN idempotency.end_claim('idem_complete()', key, scope, principal, token, 'completed', status_code, body,
                                  idempotency.checked_headers(headers), ttl => idempotency.checked_span(ttl, 'ttl'));
 END $$;
-COMMENT ON FUNCTION idempotency.complete IS 'idem_complete with a body of bytes';
 
+-- Idem_fail with a body of bytes.
 CREATE FUNCTION idempotency.fail(key text, error text, retryable boolean, status_code integer, body bytea, headers jsonb,
                                  scope text, principal text, token bigint, retry_after interval, uncertain boolean)
-    RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     pause bigint;
 BEGIN
@@ -404,7 +389,6 @@ BEGIN
         CASE WHEN retryable THEN 'retryable' ELSE 'failed' END, status_code, body, idempotency.checked_headers(headers),
         error, retry_after => pause, uncertain => coalesce(uncertain, false));
 END $$;
-COMMENT ON FUNCTION idempotency.fail IS 'idem_fail with a body of bytes';
 
 --: idem_complete_text idem_complete_jsonb plpgsql definer
 RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
@@ -466,8 +450,7 @@ BEGIN
 END
 
 -- Removes a record, and leaves a trace for snapshots that may not know of it.
-CREATE FUNCTION idempotency.remove_record(r idempotency.record) RETURNS void
-    LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.remove_record(r idempotency.record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
                                        AND t.token = r.token AND t.status = r.status;
@@ -478,20 +461,18 @@ BEGIN
                                     AND r.before IS NULL THEN m.forgotten_in ELSE pg_current_xact_id() END
      WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
 END $$;
-COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record';
 
--- A lease that was given becomes the claim's own.
+-- Prolongs a lease: one that was given becomes the claim's own.
 CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, p idempotency.in_force, lease bigint)
-    RETURNS timestamptz
-    LANGUAGE plpgsql AS $$
+    RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
     r.lease_us := least(coalesce(lease, r.lease_us), p.max_lease);
     r.lease_until := idempotency.after(clock_timestamp(), r.lease_us);
     PERFORM idempotency.save(r, claim.r, claim.open, false);
     RETURN r.lease_until;
 END $$;
-COMMENT ON FUNCTION idempotency.prolong IS 'prolongs a lease';
 
+-- Refuses a claim without a lease.
 CREATE FUNCTION idempotency.require_lease(r idempotency.record, ended boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -502,7 +483,6 @@ BEGIN
         PERFORM idempotency.raise_no_lease(r.status);
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.require_lease IS 'refuses a claim without a lease';
 
 --: idem_extend plpgsql definer
 DECLARE

@@ -1,6 +1,7 @@
 -- idem_execute: the operation runs as the caller, so this function has the caller's rights and
 -- search_path. What needs those of the owner is in the two functions around it.
 
+-- Idem_execute before its operation.
 CREATE FUNCTION idempotency.operation_begins(key text, operation regprocedure, request jsonb, scope text, principal text,
     fingerprint bytea, ttl interval, wait interval, first_sent timestamptz, holder text, method text, path text,
     snapshot pg_snapshot) RETURNS @extschema@.idem_claim
@@ -37,21 +38,17 @@ BEGIN
         fingerprint, f.name, ttl, NULL, wait, first_sent, NULL, false, false, false, holder, snapshot));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END $$;
-COMMENT ON FUNCTION idempotency.operation_begins IS 'idem_execute before its operation';
 
--- Quoted by fixed rules: those of quote_ident depend on a setting and on the server's keywords.
-CREATE FUNCTION idempotency.plain_name(name text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+-- A name as an operation is written. Quoted by fixed rules: those of quote_ident depend on a setting and on
+-- the server's keywords.
+CREATE FUNCTION idempotency.plain_name(name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name ~ '^[a-z_][a-z0-9_]*$' THEN name ELSE '"' || replace(name, '"', '""') || '"' END $$;
-COMMENT ON FUNCTION idempotency.plain_name IS 'a name as an operation is written';
 
--- src/core/sqlstate.cpp
-CREATE FUNCTION idempotency.is_fault_of_request(state text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$
+-- Whether another try would meet an error again (src/core/sqlstate.cpp).
+CREATE FUNCTION idempotency.is_fault_of_request(state text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 SELECT state NOT IN ('23001', '23503')
        AND (left(state, 2) IN ('22', '23', '45') OR state = 'P0001'
             OR (state ~ '^[A-Z689]' AND left(state, 2) NOT IN ('F0', 'HV', 'P0', 'XX', 'ID'))) $$;
-COMMENT ON FUNCTION idempotency.is_fault_of_request IS 'whether another try would meet an error again';
 
 -- Whether an error of the operation is the answer, and with which status.
 CREATE FUNCTION idempotency.error_is_final(scope text, state text, context text, OUT final boolean, OUT status_code integer)
@@ -69,8 +66,8 @@ BEGIN
         OR CASE WHEN p.final_errors IS NULL THEN idempotency.is_fault_of_request(state)
                 ELSE state = ANY (p.final_errors) OR left(state, 2) = ANY (p.final_errors) END;
 END $$;
-COMMENT ON FUNCTION idempotency.error_is_final IS 'whether an error of an operation is final';
 
+-- Idem_execute after its operation.
 CREATE FUNCTION idempotency.operation_ends(claim @extschema@.idem_claim, status_code integer, headers jsonb, body bytea, error text)
     RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -88,7 +85,6 @@ BEGIN
      WHERE t.key = operation_ends.claim.key AND t.scope = operation_ends.claim.scope AND t.principal = operation_ends.claim.principal;
     RETURN ended.claim;
 END $$;
-COMMENT ON FUNCTION idempotency.operation_ends IS 'idem_execute after its operation';
 
 --: idem_execute plpgsql caller
 DECLARE

@@ -3,8 +3,7 @@
 
 -- Each option with its value, its source and the name of that.
 CREATE FUNCTION idempotency.options(scope text, ttl bigint DEFAULT NULL, lease bigint DEFAULT NULL, wait bigint DEFAULT NULL)
-    RETURNS TABLE (option text, kind text, value text, source text, origin text)
-    LANGUAGE plpgsql AS $$
+    RETURNS TABLE (option text, kind text, value text, source text, origin text) LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
     v idempotency.in_force := idempotency.values_of(p);
@@ -64,7 +63,6 @@ BEGIN
      WHERE a.attrelid = 'idempotency.policy'::regclass AND a.attnum > 1 AND NOT a.attisdropped AND spans ? a.attname
      ORDER BY a.attnum;
 END $$;
-COMMENT ON FUNCTION idempotency.options IS 'the options in force for a scope';
 
 --: idem_staff_policy plpgsql definer
 BEGIN
@@ -72,10 +70,11 @@ BEGIN
     RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope COLLATE "C") o;
 END
 
+-- Microseconds as seconds.
 CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
     LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(greatest(micros, 0) / 1000000.0) $$;
-COMMENT ON FUNCTION idempotency.seconds IS 'microseconds as seconds';
 
+-- A record in an explanation.
 CREATE FUNCTION idempotency.record_object(r idempotency.record, status "char") RETURNS jsonb
     LANGUAGE sql VOLATILE AS $$
 SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(status), 'attempt', (r).attempt,
@@ -87,16 +86,13 @@ SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(st
     'holder', (r).holder, 'recovery_point', (r).recovery_point, 'body_bytes', octet_length((r).body), 'error', (r).error,
     'reference', (r).reference, 'operation', (r).operation, 'status_code', (r).status_code,
     'body_omitted', CASE WHEN (r).body_omitted THEN true END, 'resolved_by', (r).resolved_by)) $$;
-COMMENT ON FUNCTION idempotency.record_object IS 'a record in an explanation';
 
--- What the owner of these functions may see of a session. No query.
-CREATE FUNCTION idempotency.activity_of(of_pid integer) RETURNS jsonb
-    LANGUAGE sql VOLATILE AS $$
+-- A session as the owner of these functions may see it, without its query.
+CREATE FUNCTION idempotency.activity_of(of_pid integer) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
 SELECT coalesce((SELECT jsonb_strip_nulls(jsonb_build_object('application_name', nullif(a.application_name, ''), 'user', a.usename,
     'state', a.state, 'since', a.xact_start, 'age', idempotency.seconds(idempotency.since(clock_timestamp(), a.xact_start)),
     'query_since', a.query_start, 'query_age', idempotency.seconds(idempotency.since(clock_timestamp(), a.query_start))))
   FROM pg_stat_activity a WHERE a.pid = of_pid), '{}') $$;
-COMMENT ON FUNCTION idempotency.activity_of IS 'a session in an explanation';
 
 --: idem_operator_explain plpgsql definer
 DECLARE

@@ -1,8 +1,8 @@
 -- The canonical form of a request and its digest (src/core/fingerprint.cpp, src/request/fingerprint.cpp).
 
--- A name, a path such as $.a.b or $.a[*].b, or a name in double quotes.
-CREATE FUNCTION idempotency.is_field(entry text) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE AS $$
+-- Whether an entry names fields of a request. A name, a path such as $.a.b or $.a[*].b, or a name in double
+-- quotes.
+CREATE FUNCTION idempotency.is_field(entry text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF entry = '' OR entry ~ E'[\\u0001-\\u001f\\u007f]' THEN
         RETURN false;
@@ -15,18 +15,15 @@ BEGIN
 EXCEPTION WHEN data_exception THEN
     RETURN false;
 END $$;
-COMMENT ON FUNCTION idempotency.is_field IS 'whether an entry names fields of a request';
 
--- The names among entries, in lower case, and the paths without their $.
-CREATE FUNCTION idempotency.names_in(entries text[]) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE STRICT
+-- The names among entries, in lower case.
+CREATE FUNCTION idempotency.names_in(entries text[]) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN (SELECT array_agg(lower((CASE left(e, 1) WHEN '"' THEN e::jsonb #>> '{}' ELSE e END) COLLATE "C"))
   FROM unnest(entries) e WHERE left(e, 1) <> '$');
-COMMENT ON FUNCTION idempotency.names_in IS 'names among fields';
-CREATE FUNCTION idempotency.paths_in(entries text[]) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE STRICT
+
+-- The paths among entries, without their $.
+CREATE FUNCTION idempotency.paths_in(entries text[]) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN (SELECT array_agg(substr(e, 2)) FROM unnest(entries) e WHERE left(e, 1) = '$');
-COMMENT ON FUNCTION idempotency.paths_in IS 'paths among fields';
 
 -- What is left of the paths after a step: '.name' or '[*]'.
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
@@ -34,11 +31,9 @@ CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
     RETURN CASE WHEN paths IS NULL OR step ~ E'^\\..*[].[*"]' THEN NULL ELSE
     (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
       WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
-COMMENT ON FUNCTION idempotency.after_step IS 'what is left of paths after a step';
 
--- As ECMAScript writes it, but with all digits (RFC 8785).
-CREATE FUNCTION idempotency.spell_number(n numeric) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE AS $$
+-- A number in canonical form. As ECMAScript writes it, but with all digits (RFC 8785).
+CREATE FUNCTION idempotency.spell_number(n numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     digits text;
     exponent integer;
@@ -53,20 +48,17 @@ BEGIN
         || CASE WHEN length(digits) > 1 THEN '.' || substr(digits, 2) ELSE '' END
         || 'e' || CASE WHEN exponent < 0 THEN '' ELSE '+' END || exponent;
 END $$;
-COMMENT ON FUNCTION idempotency.spell_number IS 'a number in canonical form';
 
--- Members are in the order of UTF-16: the characters above U+FFFF come before U+E000 to U+FFFF.
-CREATE FUNCTION idempotency.utf16_order(name text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+-- A text that sorts as UTF-16. Members are in the order of UTF-16: the characters above U+FFFF come before
+-- U+E000 to U+FFFF.
+CREATE FUNCTION idempotency.utf16_order(name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name ~ E'[\\ue000-\\uffff]'
             THEN regexp_replace(name, E'([\\ue000-\\uffff])', chr(1114111) || E'\\1', 'g') ELSE name END COLLATE "C" $$;
-COMMENT ON FUNCTION idempotency.utf16_order IS 'a text that sorts as UTF-16';
 
 -- The part of a value that counts; null: none. Names are in lower case; all: everything counts here.
 CREATE FUNCTION idempotency.canonical(value jsonb, exclude_names text[], exclude_paths text[],
                                       field_names text[], field_paths text[], counts boolean, depth integer DEFAULT 1)
-    RETURNS text
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     kind constant text := jsonb_typeof(value);
     form text;
@@ -121,17 +113,17 @@ BEGIN
      WHERE m.form IS NOT NULL;
     RETURN CASE WHEN form IS NOT NULL OR counts THEN '[' || coalesce(form, '') || ']' END;
 END $$;
-COMMENT ON FUNCTION idempotency.canonical IS 'the canonical form of the part of a request that counts';
 
 
+-- SHA-256 over method, path and canonical request.
 CREATE FUNCTION idempotency.digest(method text, path text, canonical text) RETURNS bytea
     LANGUAGE plpgsql IMMUTABLE
     RETURN sha256(convert_to(E'idempotency fingerprint 1\n'
     || coalesce(octet_length(convert_to(method, 'UTF8')) || ':' || method, '-') || E'\n'
     || coalesce(octet_length(convert_to(path, 'UTF8')) || ':' || path, '-') || E'\n'
     || coalesce(octet_length(convert_to(canonical, 'UTF8')) || ':' || canonical, '-') || E'\n', 'UTF8'));
-COMMENT ON FUNCTION idempotency.digest IS 'SHA-256 over method, path and canonical request';
 
+-- The fingerprint of a request.
 CREATE FUNCTION idempotency.fingerprint_of(request jsonb, method text, path text, exclude text[], fields text[],
                                            OUT fingerprint bytea, OUT nothing_counts boolean)
     LANGUAGE plpgsql IMMUTABLE AS $$
@@ -148,7 +140,6 @@ BEGIN
     nothing_counts := form = '';
     fingerprint := idempotency.digest(method, path, form);
 END $$;
-COMMENT ON FUNCTION idempotency.fingerprint_of IS 'the fingerprint of a request';
 
 --: idem_fingerprint sql definer
 SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude, fields) f

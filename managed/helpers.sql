@@ -1,9 +1,8 @@
 -- The pure helpers (src/api/helpers.cpp).
 
-CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+-- Parts of a key, joined unambiguously.
+CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
-COMMENT ON FUNCTION idempotency.joined IS 'parts of a key, joined unambiguously';
 
 --: idem_key plpgsql definer
 BEGIN
@@ -56,6 +55,7 @@ BEGIN
     RETURN CASE WHEN idempotency.name_fault(key, false) IS NULL THEN key END;
 END
 
+-- The problem document of a word.
 CREATE FUNCTION idempotency.problem(of_word text, retry_after double precision DEFAULT NULL) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -71,7 +71,6 @@ BEGIN
         || CASE WHEN retry_after > 0 THEN jsonb_build_object('retry_after', ceil(least(retry_after, 1e12))::bigint) ELSE '{}' END
         END;
 END $$;
-COMMENT ON FUNCTION idempotency.problem IS 'the problem document of a word';
 
 --: idem_http_status plpgsql definer
 RETURN CASE WHEN outcome IS NOT NULL THEN (idempotency.problem(outcome) ->> 'status')::integer END;

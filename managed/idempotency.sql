@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '32bb83fbd195f998';
+    digest constant text := '383f8bda5acdf7a4';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -163,14 +163,14 @@ CREATE TYPE idempotency.in_force AS (
     encrypt boolean, transactional_only boolean, reason_required boolean, max_open_claims integer
 );
 --; other
-COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a scope';
+COMMENT ON TYPE idempotency.in_force IS 'a policy with the settings and defaults filled in';
 --; type idempotency.terms
--- What a grant needs of a plain policy.
+-- Spans and limits of a first attempt by a plain policy.
 CREATE TYPE idempotency.terms AS (
     ttl bigint, retention bigint, lease bigint, body_limit bigint, omit_large_body boolean, if_silent "char"
 );
 --; other
-COMMENT ON TYPE idempotency.terms IS 'spans and limits of a first attempt';
+COMMENT ON TYPE idempotency.terms IS 'spans and limits of a first attempt by a plain policy';
 --; type idempotency.question
 -- The arguments of idem_begin, idem_once and idem_execute, and what follows from them by the policy.
 CREATE TYPE idempotency.question AS (
@@ -183,7 +183,7 @@ CREATE TYPE idempotency.question AS (
     fingerprint_of integer, excluded text[], retention bigint, memory bigint
 );
 --; other
-COMMENT ON TYPE idempotency.question IS 'what a caller asks of a key';
+COMMENT ON TYPE idempotency.question IS 'the arguments of idem_begin, idem_once and idem_execute, and what follows from them by the policy';
 --; index idempotency.record_retained_until
 -- The end of retention.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
@@ -374,6 +374,7 @@ ALTER TABLE idempotency.audit REPLICA IDENTITY FULL;
 CREATE FUNCTION idempotency.owner_writes() RETURNS trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     AS $body$
+-- A decision that only the owner of a table writes down.
 BEGIN
     IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = TG_RELID), 'USAGE') THEN
         RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for table %s', TG_TABLE_NAME),
@@ -861,6 +862,7 @@ CREATE FUNCTION idempotency.claims_here(
 ) RETURNS SETOF record
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
+-- A claim that is open in this transaction is no row of the module yet.
 DECLARE
     sees_all constant boolean := has_table_privilege(idempotency.caller(), 'idempotency.records', 'SELECT');
 BEGIN
@@ -1188,6 +1190,7 @@ COMMENT ON TYPE @extschema@.idem_explanation IS 'result of idem_explain';
 --; routine idempotency.refuse
 -- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp).
 
+-- Raises an error.
 CREATE FUNCTION idempotency.refuse(what text, detail text, hint text, code text DEFAULT '22023') RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -1199,19 +1202,20 @@ END $$;
 COMMENT ON FUNCTION idempotency.refuse IS 'raises an error';
 --; routine idempotency.micros
 -- Microseconds; a month has 30 days, and a day 24 hours.
-CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
     + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
     + extract(microseconds FROM span))::bigint;
 END $$;
-COMMENT ON FUNCTION idempotency.micros IS 'microseconds of a span';
+COMMENT ON FUNCTION idempotency.micros IS 'microseconds; a month has 30 days, and a day 24 hours';
 --; routine idempotency.after
+-- A moment and a span of microseconds.
 CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS timestamptz
     LANGUAGE sql STABLE STRICT AS $$ SELECT moment + micros * interval '1 microsecond' $$;
 COMMENT ON FUNCTION idempotency.after IS 'a moment and a span of microseconds';
 --; routine idempotency.since
+-- Microseconds from one moment to another.
 CREATE FUNCTION idempotency.since(later timestamptz, earlier timestamptz) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
@@ -1221,6 +1225,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.since IS 'microseconds from one moment to another';
 --; routine idempotency.checked_span
+-- Microseconds of an argument.
 CREATE FUNCTION idempotency.checked_span(span interval, what text, longest_days bigint DEFAULT 36525,
                                          zero_allowed boolean DEFAULT false) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
@@ -1245,15 +1250,16 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.checked_span IS 'microseconds of an argument';
 --; routine idempotency.name_fault
--- The fault of a key, scope or principal; null: none.
+-- The fault of a name; null: none.
 CREATE FUNCTION idempotency.name_fault(name text, may_be_empty boolean) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name = '' THEN CASE WHEN NOT may_be_empty THEN 'It is empty.' END
             WHEN length(name) > 255 THEN format('It has %s characters; 255 are allowed.', length(name))
             WHEN name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
             WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END $$;
-COMMENT ON FUNCTION idempotency.name_fault IS 'why a text is no name';
+COMMENT ON FUNCTION idempotency.name_fault IS 'the fault of a name; null: none';
 --; routine idempotency.check_name
+-- An argument that names something.
 CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolean DEFAULT false) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1272,16 +1278,16 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_name IS 'an argument that names something';
 --; routine idempotency.is_plain_identity
--- Right for sure, as nearly all are. One expression, which is inlined.
+-- Whether key, scope and principal are short, printable ASCII. Right for sure, as nearly all are. One
+-- expression, which is inlined.
 CREATE FUNCTION idempotency.is_plain_identity(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND key || scope || principal !~ '[^!-~]' $$;
 COMMENT ON FUNCTION idempotency.is_plain_identity IS 'whether key, scope and principal are short, printable ASCII';
 --; routine idempotency.check_identity
--- The primary key's index holds no more.
+-- Refuses what names no record. The primary key's index holds no more.
 CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text, key_may_be_null boolean DEFAULT false)
-    RETURNS void
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF idempotency.is_plain_identity(key, scope, principal) THEN RETURN; END IF;
     IF key IS NULL AND NOT key_may_be_null THEN
@@ -1300,8 +1306,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
 --; routine idempotency.check_reason
-CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- The reason of a decision.
+CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF length(reason) > 1000 THEN
         PERFORM idempotency.refuse('invalid reason',
@@ -1313,6 +1319,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_reason IS 'the reason of a decision';
 --; routine idempotency.check_moment
+-- A finite moment.
 CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
@@ -1323,6 +1330,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_moment IS 'a finite moment';
 --; routine idempotency.check_number
+-- Refuses a number out of range.
 CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint, highest bigint) RETURNS void
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
@@ -1333,8 +1341,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_number IS 'refuses a number out of range';
 --; routine idempotency.check_list
-CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE AS $$
+-- A list without nulls.
+CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF cardinality(list) > 1000 THEN
         RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'too many elements in ' || what,
@@ -1347,8 +1355,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_list IS 'a list without nulls';
 --; routine idempotency.check_writable
-CREATE FUNCTION idempotency.check_writable(function text) RETURNS void
-    LANGUAGE plpgsql STABLE AS $$
+-- Refuses a transaction that cannot write.
+CREATE FUNCTION idempotency.check_writable(function text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF pg_is_in_recovery() THEN
         RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s during recovery', function);
@@ -1360,10 +1368,9 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_writable IS 'refuses a transaction that cannot write';
 --; routine idempotency.caller
 -- The user whose call it is: a function with the rights of its owner sees itself as current_user.
-CREATE FUNCTION idempotency.caller() RETURNS name
-    LANGUAGE sql STABLE AS $$
+CREATE FUNCTION idempotency.caller() RETURNS name LANGUAGE sql STABLE AS $$
 SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name $$;
-COMMENT ON FUNCTION idempotency.caller IS 'the role of the session: of SET ROLE, or of its user';
+COMMENT ON FUNCTION idempotency.caller IS 'the user whose call it is: a function with the rights of its owner sees itself as current_user';
 --; routine idempotency.checked_headers
 -- The headers of a response (RFC 9110), without those that are never kept.
 CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb
@@ -1397,13 +1404,13 @@ BEGIN
     END IF;
     RETURN headers;
 END $$;
-COMMENT ON FUNCTION idempotency.checked_headers IS 'headers of a response';
+COMMENT ON FUNCTION idempotency.checked_headers IS 'the headers of a response (RFC 9110), without those that are never kept';
 --; routine idempotency.is_field
 -- The canonical form of a request and its digest (src/core/fingerprint.cpp, src/request/fingerprint.cpp).
 
--- A name, a path such as $.a.b or $.a[*].b, or a name in double quotes.
-CREATE FUNCTION idempotency.is_field(entry text) RETURNS boolean
-    LANGUAGE plpgsql IMMUTABLE AS $$
+-- Whether an entry names fields of a request. A name, a path such as $.a.b or $.a[*].b, or a name in double
+-- quotes.
+CREATE FUNCTION idempotency.is_field(entry text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF entry = '' OR entry ~ E'[\\u0001-\\u001f\\u007f]' THEN
         RETURN false;
@@ -1418,21 +1425,20 @@ EXCEPTION WHEN data_exception THEN
 END $$;
 COMMENT ON FUNCTION idempotency.is_field IS 'whether an entry names fields of a request';
 --; routine idempotency.names_in
--- The names among entries, in lower case, and the paths without their $.
-CREATE FUNCTION idempotency.names_in(entries text[]) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- The names among entries, in lower case.
+CREATE FUNCTION idempotency.names_in(entries text[]) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN (SELECT array_agg(lower((CASE left(e, 1) WHEN '"' THEN e::jsonb #>> '{}' ELSE e END) COLLATE "C"))
   FROM unnest(entries) e WHERE left(e, 1) <> '$');
 END $$;
-COMMENT ON FUNCTION idempotency.names_in IS 'names among fields';
+COMMENT ON FUNCTION idempotency.names_in IS 'the names among entries, in lower case';
 --; routine idempotency.paths_in
-CREATE FUNCTION idempotency.paths_in(entries text[]) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- The paths among entries, without their $.
+CREATE FUNCTION idempotency.paths_in(entries text[]) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN (SELECT array_agg(substr(e, 2)) FROM unnest(entries) e WHERE left(e, 1) = '$');
 END $$;
-COMMENT ON FUNCTION idempotency.paths_in IS 'paths among fields';
+COMMENT ON FUNCTION idempotency.paths_in IS 'the paths among entries, without their $';
 --; routine idempotency.after_step
 -- What is left of the paths after a step: '.name' or '[*]'.
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
@@ -1442,11 +1448,10 @@ BEGIN
     (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
       WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
 END $$;
-COMMENT ON FUNCTION idempotency.after_step IS 'what is left of paths after a step';
+COMMENT ON FUNCTION idempotency.after_step IS 'what is left of the paths after a step: ''.name'' or ''[*]''';
 --; routine idempotency.spell_number
--- As ECMAScript writes it, but with all digits (RFC 8785).
-CREATE FUNCTION idempotency.spell_number(n numeric) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE AS $$
+-- A number in canonical form. As ECMAScript writes it, but with all digits (RFC 8785).
+CREATE FUNCTION idempotency.spell_number(n numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     digits text;
     exponent integer;
@@ -1463,9 +1468,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.spell_number IS 'a number in canonical form';
 --; routine idempotency.utf16_order
--- Members are in the order of UTF-16: the characters above U+FFFF come before U+E000 to U+FFFF.
-CREATE FUNCTION idempotency.utf16_order(name text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+-- A text that sorts as UTF-16. Members are in the order of UTF-16: the characters above U+FFFF come before
+-- U+E000 to U+FFFF.
+CREATE FUNCTION idempotency.utf16_order(name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name ~ E'[\\ue000-\\uffff]'
             THEN regexp_replace(name, E'([\\ue000-\\uffff])', chr(1114111) || E'\\1', 'g') ELSE name END COLLATE "C" $$;
 COMMENT ON FUNCTION idempotency.utf16_order IS 'a text that sorts as UTF-16';
@@ -1473,8 +1478,7 @@ COMMENT ON FUNCTION idempotency.utf16_order IS 'a text that sorts as UTF-16';
 -- The part of a value that counts; null: none. Names are in lower case; all: everything counts here.
 CREATE FUNCTION idempotency.canonical(value jsonb, exclude_names text[], exclude_paths text[],
                                       field_names text[], field_paths text[], counts boolean, depth integer DEFAULT 1)
-    RETURNS text
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     kind constant text := jsonb_typeof(value);
     form text;
@@ -1529,8 +1533,9 @@ BEGIN
      WHERE m.form IS NOT NULL;
     RETURN CASE WHEN form IS NOT NULL OR counts THEN '[' || coalesce(form, '') || ']' END;
 END $$;
-COMMENT ON FUNCTION idempotency.canonical IS 'the canonical form of the part of a request that counts';
+COMMENT ON FUNCTION idempotency.canonical IS 'the part of a value that counts; null: none';
 --; routine idempotency.digest
+-- SHA-256 over method, path and canonical request.
 CREATE FUNCTION idempotency.digest(method text, path text, canonical text) RETURNS bytea
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -1541,6 +1546,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.digest IS 'SHA-256 over method, path and canonical request';
 --; routine idempotency.fingerprint_of
+-- The fingerprint of a request.
 CREATE FUNCTION idempotency.fingerprint_of(request jsonb, method text, path text, exclude text[], fields text[],
                                            OUT fingerprint bytea, OUT nothing_counts boolean)
     LANGUAGE plpgsql IMMUTABLE AS $$
@@ -1562,20 +1568,20 @@ COMMENT ON FUNCTION idempotency.fingerprint_of IS 'the fingerprint of a request'
 -- Which policy counts for a scope, and how policies are changed (src/config, src/operate/policy.cpp).
 
 -- How well a pattern fits a scope, or all scopes of another pattern: 0 not at all, exactly is best.
-CREATE FUNCTION idempotency.rank(pattern text, scope text) RETURNS integer
-    LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION idempotency.rank(pattern text, scope text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN pattern = scope THEN 100000
             WHEN strpos(pattern, '*') > 0 AND starts_with(scope, split_part(pattern, '*', 1))
             THEN strpos(pattern, '*') ELSE 0 END $$;
-COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
+COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits a scope, or all scopes of another pattern: 0 not at all, exactly is best';
 --; routine idempotency.setting
--- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
+-- A setting in microseconds, or bytes with unit 1. Settings are those of the module. Without it they are set
+-- by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
     LANGUAGE sql STABLE AS $$
 SELECT coalesce(idempotency.read_setting(name, current_setting(name, true), unit), value) $$;
 COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
 --; routine idempotency.read_setting
--- The server does not know the ranges of these settings.
+-- The value of a setting. The server does not know the ranges of these settings.
 CREATE FUNCTION idempotency.read_setting(name text, given text, unit bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
@@ -1595,22 +1601,21 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.read_setting IS 'the value of a setting';
 --; routine idempotency.may_be_final
-CREATE FUNCTION idempotency.may_be_final(entry text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$
+-- Whether a policy may name an SQLSTATE as final.
+CREATE FUNCTION idempotency.may_be_final(entry text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 SELECT entry ~ '^([0-9A-Z]{2}|[0-9A-Z]{5})$' AND left(entry, 2) <> ALL ('{40,53,57,58,XX}') $$;
 COMMENT ON FUNCTION idempotency.may_be_final IS 'whether a policy may name an SQLSTATE as final';
 --; routine idempotency.are_error_statuses
-CREATE FUNCTION idempotency.are_error_statuses(map jsonb) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$
+-- Whether a map from errors to statuses is valid.
+CREATE FUNCTION idempotency.are_error_statuses(map jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 SELECT jsonb_typeof(map) = 'object' AND NOT EXISTS (
     SELECT FROM jsonb_each(CASE jsonb_typeof(map) WHEN 'object' THEN map END) e
      WHERE NOT idempotency.may_be_final(e.key)
         OR jsonb_typeof(e.value) <> 'number' OR e.value::text !~ '^[45][0-9]{2}$') $$;
 COMMENT ON FUNCTION idempotency.are_error_statuses IS 'whether a map from errors to statuses is valid';
 --; routine idempotency.unusable_column
--- What no constraint of the table says of a row; null: nothing.
-CREATE FUNCTION idempotency.unusable_column(p idempotency.policy) RETURNS text
-    LANGUAGE sql STABLE AS $$
+-- The column of a policy that idem_policy_set would not accept; null: none.
+CREATE FUNCTION idempotency.unusable_column(p idempotency.policy) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE
     WHEN (p).fingerprint_fields IS NOT NULL AND (cardinality((p).fingerprint_fields) = 0
          OR EXISTS (SELECT FROM unnest((p).fingerprint_fields) f WHERE idempotency.is_field(f) IS NOT TRUE)) THEN 'fingerprint_fields'
@@ -1619,31 +1624,31 @@ SELECT CASE
                   WHERE (h ~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$') IS NOT TRUE) THEN 'drop_headers'
     WHEN EXISTS (SELECT FROM unnest((p).final_errors) e WHERE idempotency.may_be_final(e) IS NOT TRUE) THEN 'final_errors'
     WHEN NOT idempotency.are_error_statuses((p).error_statuses) THEN 'error_statuses' END $$;
-COMMENT ON FUNCTION idempotency.unusable_column IS 'the column of a policy that idem_policy_set would not accept';
+COMMENT ON FUNCTION idempotency.unusable_column IS 'the column of a policy that idem_policy_set would not accept; null: none';
 --; routine idempotency.ttl_of
-CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- The ttl of a policy.
+CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
              idempotency.micros((p).max_ttl)) $$;
 COMMENT ON FUNCTION idempotency.ttl_of IS 'the ttl of a policy';
 --; routine idempotency.retention_of
-CREATE FUNCTION idempotency.retention_of(p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- The retention of a policy.
+CREATE FUNCTION idempotency.retention_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)) $$;
 COMMENT ON FUNCTION idempotency.retention_of IS 'the retention of a policy';
 --; routine idempotency.lease_of
-CREATE FUNCTION idempotency.lease_of(p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- The lease of a policy.
+CREATE FUNCTION idempotency.lease_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)),
              idempotency.micros((p).max_lease)) $$;
 COMMENT ON FUNCTION idempotency.lease_of IS 'the lease of a policy';
 --; routine idempotency.body_limit_of
-CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- The largest body of a policy.
+CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)) $$;
 COMMENT ON FUNCTION idempotency.body_limit_of IS 'the largest body of a policy';
 --; routine idempotency.values_of
--- The values that count. An option left open is that of the setting, or the default.
+-- A policy with the values that count: an option left open is that of the setting, or the default.
 CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force
     LANGUAGE sql STABLE AS $$
 SELECT ROW(
@@ -1671,9 +1676,10 @@ SELECT ROW(
     coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false),
     coalesce((p).reason_required, false), coalesce((p).max_open_claims, 0)
 )::idempotency.in_force $$;
-COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
+COMMENT ON FUNCTION idempotency.values_of IS 'a policy with the values that count: an option left open is that of the setting, or the default';
 --; routine idempotency.is_plain
--- Nothing of the policy needs more than one statement: no role, no check, no history.
+-- Whether a policy has spans and numbers alone. Nothing of the policy needs more than one statement: no
+-- role, no check, no history.
 CREATE FUNCTION idempotency.is_plain(p idempotency.policy, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR (p).store_request OR (p).keep_history
@@ -1682,23 +1688,24 @@ SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
 --; routine idempotency.policies_with_more
+-- A row for each policy that fits a scope and is not plain.
 CREATE FUNCTION idempotency.policies_with_more(scope text, principal text) RETURNS SETOF integer
     LANGUAGE sql STABLE AS $$
 SELECT 1 FROM idempotency.policy p
  WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, scope) > 0 AND NOT idempotency.is_plain(p, principal) $$;
 COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy that fits a scope and is not plain';
 --; routine idempotency.terms_of
-CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms
-    LANGUAGE sql STABLE AS $$
+-- The terms of a first attempt.
+CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms LANGUAGE sql STABLE AS $$
 SELECT ROW(idempotency.ttl_of(p), idempotency.retention_of(p), idempotency.lease_of(p), idempotency.body_limit_of(p),
            coalesce((p).on_large_body = 'omit', false),
            CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END
        )::idempotency.terms $$;
 COMMENT ON FUNCTION idempotency.terms_of IS 'the terms of a first attempt';
 --; routine idempotency.policy_row
--- Volatile: it reads what is committed now, also after a wait for the table.
-CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
-    LANGUAGE plpgsql AS $$
+-- The policy of a scope; null: none. Volatile: it reads what is committed now, also after a wait for the
+-- table.
+CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy LANGUAGE plpgsql AS $$
 DECLARE
     found idempotency.policy;
 BEGIN
@@ -1709,16 +1716,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.policy_row IS 'the policy of a scope; null: none';
 --; routine idempotency.is_member
--- A role that does not exist admits no user.
-CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean
-    LANGUAGE plpgsql STABLE AS $$
+-- Whether the caller has the rights of a role. A role that does not exist admits no user.
+CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false);
 END $$;
 COMMENT ON FUNCTION idempotency.is_member IS 'whether the caller has the rights of a role';
 --; routine idempotency.refuse_encryption
-CREATE FUNCTION idempotency.refuse_encryption() RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Refuses a scope with encrypt.
+CREATE FUNCTION idempotency.refuse_encryption() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
         DETAIL = 'The policy of this scope has encrypt.',
@@ -1727,8 +1733,7 @@ END $$;
 COMMENT ON FUNCTION idempotency.refuse_encryption IS 'refuses a scope with encrypt';
 --; routine idempotency.policy_for
 -- An error if the scope is closed to the caller, or its policy is not valid.
-CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force
-    LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
     fault text;
@@ -1758,27 +1763,27 @@ BEGIN
     END IF;
     RETURN idempotency.values_of(p);
 END $$;
-COMMENT ON FUNCTION idempotency.policy_for IS 'the policy of a scope for the caller';
+COMMENT ON FUNCTION idempotency.policy_for IS 'an error if the scope is closed to the caller, or its policy is not valid';
 --; routine idempotency.closure_of
 -- Null if the scope is open to the caller; else the role that it admits, or that the policy is not valid.
-CREATE FUNCTION idempotency.closure_of(scope text) RETURNS text
-    LANGUAGE sql STABLE AS $$
+CREATE FUNCTION idempotency.closure_of(scope text) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN idempotency.unusable_column(p) IS NOT NULL THEN 'invalid'
             WHEN p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN p.allowed_role::text END
   FROM idempotency.policy_row(scope) p $$;
-COMMENT ON FUNCTION idempotency.closure_of IS 'why a scope is closed to the caller';
+COMMENT ON FUNCTION idempotency.closure_of IS 'null if the scope is open to the caller; else the role that it admits, or that the policy is not valid';
 --; routine idempotency.memory_of_row
 ---- memory: how long keys are remembered, and have been (core/policy.cpp) ----
 
--- Of one row: the span, and since when, and the shortest span before that.
+-- The memory of one policy: the span, and since when, and the shortest span before that.
 CREATE FUNCTION idempotency.memory_of_row(p idempotency.policy, OUT span bigint, OUT since timestamptz, OUT before bigint)
     LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN u.fault THEN 1 ELSE greatest((v).ttl, (v).retention) END,
        CASE WHEN u.fault THEN 'infinity'::timestamptz ELSE (p).since END,
        CASE WHEN u.fault THEN 1 ELSE coalesce(idempotency.micros((p).memory_before), greatest((v).ttl, (v).retention)) END
   FROM idempotency.values_of(p) v, LATERAL (SELECT idempotency.unusable_column(p) IS NOT NULL AS fault) u $$;
-COMMENT ON FUNCTION idempotency.memory_of_row IS 'the memory of one policy';
+COMMENT ON FUNCTION idempotency.memory_of_row IS 'the memory of one policy: the span, and since when, and the shortest span before that';
 --; routine idempotency.memory_of
+-- How long keys of scopes are remembered, and have been.
 CREATE FUNCTION idempotency.memory_of(scopes text, without text DEFAULT NULL,
                                       OUT span bigint, OUT since timestamptz, OUT before bigint)
     LANGUAGE plpgsql STABLE AS $$
@@ -1805,10 +1810,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.memory_of IS 'how long keys of scopes are remembered, and have been';
 --; routine idempotency.past_matters
+-- Whether requests sent before a change may still come.
 CREATE FUNCTION idempotency.past_matters(span bigint, since timestamptz, now timestamptz) RETURNS boolean
     LANGUAGE sql STABLE AS $$ SELECT since IS NOT NULL AND idempotency.after(since, span) > now $$;
 COMMENT ON FUNCTION idempotency.past_matters IS 'whether requests sent before a change may still come';
 --; routine idempotency.memory_since
+-- The shortest memory of a key since a request was first sent.
 CREATE FUNCTION idempotency.memory_since(scope text, first_sent timestamptz) RETURNS bigint
     LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN first_sent < m.since THEN least(m.span, m.before) ELSE m.span END FROM idempotency.memory_of(scope) m $$;
@@ -1830,17 +1837,17 @@ BEGIN
         before := idempotency.days(old.before);
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.changed_memory IS 'the past of a policy after a change';
+COMMENT ON FUNCTION idempotency.changed_memory IS 'the past of a policy after a change of its memory to new_span';
 --; routine idempotency.days
-CREATE FUNCTION idempotency.days(micros bigint) RETURNS interval
-    LANGUAGE sql IMMUTABLE AS $$
+-- Microseconds as an interval of days and time.
+CREATE FUNCTION idempotency.days(micros bigint) RETURNS interval LANGUAGE sql IMMUTABLE AS $$
 SELECT make_interval(days => (micros / 86400000000)::integer) + (micros % 86400000000) * interval '1 microsecond' $$;
 COMMENT ON FUNCTION idempotency.days IS 'microseconds as an interval of days and time';
 --; routine idempotency.name_of_role
 ---- changes ----
 
-CREATE FUNCTION idempotency.name_of_role(role regrole) RETURNS name
-    LANGUAGE plpgsql STABLE AS $$
+-- The name of a role.
+CREATE FUNCTION idempotency.name_of_role(role regrole) RETURNS name LANGUAGE plpgsql STABLE AS $$
 DECLARE
     name name := (SELECT r.rolname FROM pg_roles r WHERE r.oid = role);
 BEGIN
@@ -1851,6 +1858,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.name_of_role IS 'the name of a role';
 --; routine idempotency.check_fields
+-- Refuses entries that are no fields of a request.
 CREATE FUNCTION idempotency.check_fields(fields text[], what text, purpose text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -1866,6 +1874,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_fields IS 'refuses entries that are no fields of a request';
 --; routine idempotency.check_word
+-- Refuses an unknown word.
 CREATE FUNCTION idempotency.check_word(word text, what text, words text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -1875,8 +1884,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_word IS 'refuses an unknown word';
 --; routine idempotency.check_policy
-CREATE FUNCTION idempotency.check_policy(p idempotency.policy) RETURNS void
-    LANGUAGE plpgsql STABLE AS $$
+-- Refuses what is no policy.
+CREATE FUNCTION idempotency.check_policy(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
     pattern constant text := 'A pattern is a scope, or the beginning of scopes followed by "*".';
     d idempotency.in_force := idempotency.values_of(p);
@@ -1950,9 +1959,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_policy IS 'refuses what is no policy';
 --; routine idempotency.check_may_change
--- src/config/policy_guard.cpp
-CREATE FUNCTION idempotency.check_may_change(pattern text) RETURNS void
-    LANGUAGE plpgsql STABLE AS $$
+-- Refuses a change that loosens what binds the caller (src/config/policy_guard.cpp).
+CREATE FUNCTION idempotency.check_may_change(pattern text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
     role name;
 BEGIN
@@ -1969,24 +1977,24 @@ BEGIN
             'Ask a member of that role, or the owner of table idempotency.policy.', '42501');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_may_change IS 'refuses a change that loosens what binds the caller';
+COMMENT ON FUNCTION idempotency.check_may_change IS 'refuses a change that loosens what binds the caller (src/config/policy_guard.cpp)';
 --; routine idempotency.policy_as_json
+-- The options of a policy.
 CREATE FUNCTION idempotency.policy_as_json(pattern text) RETURNS jsonb
     LANGUAGE sql STABLE SET intervalstyle = 'postgres' AS $$
 SELECT jsonb_strip_nulls(to_jsonb(p)) - '{scope_pattern,since,memory_before,dropped}'::text[]
   FROM idempotency.policy p WHERE p.scope_pattern = pattern AND NOT p.dropped $$;
 COMMENT ON FUNCTION idempotency.policy_as_json IS 'the options of a policy';
 --; routine idempotency.remove_past_policies
-CREATE FUNCTION idempotency.remove_past_policies(but text, now timestamptz) RETURNS void
-    LANGUAGE sql AS $$
+-- Removes traces of dropped policies that no longer matter.
+CREATE FUNCTION idempotency.remove_past_policies(but text, now timestamptz) RETURNS void LANGUAGE sql AS $$
 DELETE FROM idempotency.policy p
  WHERE p.dropped AND p.scope_pattern <> but
    AND NOT (SELECT idempotency.past_matters(m.span, m.since, now) FROM idempotency.memory_of(p.scope_pattern) m) $$;
 COMMENT ON FUNCTION idempotency.remove_past_policies IS 'removes traces of dropped policies that no longer matter';
 --; routine idempotency.options_of
--- Spans are compared by their length, all other values as they are.
-CREATE FUNCTION idempotency.options_of(p idempotency.policy) RETURNS jsonb
-    LANGUAGE sql STABLE AS $$
+-- The options that a policy gives. Spans are compared by their length, all other values as they are.
+CREATE FUNCTION idempotency.options_of(p idempotency.policy) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT coalesce(jsonb_object_agg(e.key, CASE WHEN a.atttypid = 'interval'::regtype
                                              THEN to_jsonb(idempotency.micros((e.value #>> '{}')::interval)) ELSE e.value END), '{}')
   FROM jsonb_each(to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[]) e
@@ -1994,6 +2002,7 @@ SELECT coalesce(jsonb_object_agg(e.key, CASE WHEN a.atttypid = 'interval'::regty
  WHERE e.value <> 'null' $$;
 COMMENT ON FUNCTION idempotency.options_of IS 'the options that a policy gives';
 --; routine idempotency.differing
+-- The options that a change of a policy resets, or gives another value.
 CREATE FUNCTION idempotency.differing(old jsonb, next jsonb, reset boolean) RETURNS text
     LANGUAGE sql STABLE AS $$
 SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
@@ -2001,8 +2010,8 @@ SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
    AND (next ? a.attname::text) <> reset $$;
 COMMENT ON FUNCTION idempotency.differing IS 'the options that a change of a policy resets, or gives another value';
 --; routine idempotency.strength
--- What protects records (core/policy.hpp, src/config/policy_weakening.cpp): more protects more. Of a role
--- any other value protects less.
+-- How much an option of a policy protects. What protects records (core/policy.hpp,
+-- src/config/policy_weakening.cpp): more protects more. Of a role any other value protects less.
 CREATE FUNCTION idempotency.strength(option text, p idempotency.policy) RETURNS bigint
     LANGUAGE sql STABLE AS $$
 SELECT CASE option
@@ -2013,8 +2022,8 @@ SELECT CASE option
   FROM idempotency.values_of(p) v $$;
 COMMENT ON FUNCTION idempotency.strength IS 'how much an option of a policy protects';
 --; routine idempotency.said_of
-CREATE FUNCTION idempotency.said_of(option text, p idempotency.policy) RETURNS text
-    LANGUAGE sql STABLE AS $$
+-- The value of an option as a warning has it.
+CREATE FUNCTION idempotency.said_of(option text, p idempotency.policy) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE option
        WHEN 'retention' THEN idempotency.days(idempotency.strength(option, p))::text
        WHEN 'allowed_role' THEN coalesce((p).allowed_role, 'none')
@@ -2022,7 +2031,8 @@ SELECT CASE option
   FROM idempotency.values_of(p) v $$;
 COMMENT ON FUNCTION idempotency.said_of IS 'the value of an option as a warning has it';
 --; routine idempotency.check_weakening
--- Before the policy with a pattern becomes another one, or is dropped: then the next one that fits counts.
+-- Warns of what a change weakens, and refuses it without a reason. Before the policy with a pattern becomes
+-- another one, or is dropped: then the next one that fits counts.
 CREATE FUNCTION idempotency.check_weakening(pattern text, next idempotency.policy, reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -2083,7 +2093,7 @@ BEGIN
     PERFORM idempotency.remove_past_policies(p.scope_pattern, now);
     RETURN true;
 END $$;
-COMMENT ON FUNCTION idempotency.write_policy IS 'writes a policy';
+COMMENT ON FUNCTION idempotency.write_policy IS 'writes the checked row';
 --; routine idempotency.status_at
 -- The decision: from the record of a key to the reason of an answer (src/core/decision.cpp). The words of
 -- reasons and outcomes are generated from src/core/outcome.hpp; a test compares every case.
@@ -2092,8 +2102,7 @@ COMMENT ON FUNCTION idempotency.write_policy IS 'writes a policy';
 CREATE FUNCTION idempotency.status_at(
     status "char", attempt integer, lives boolean, retained_until timestamptz, if_silent "char", derived boolean,
     now timestamptz, max_attempts integer, unknown_if_silent boolean
-) RETURNS "char"
-    LANGUAGE plpgsql IMMUTABLE AS $$
+) RETURNS "char" LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN CASE WHEN status <> 'i' OR lives THEN status
             WHEN if_silent = 'u' OR unknown_if_silent THEN 'u'
@@ -2101,15 +2110,15 @@ BEGIN
                  AND NOT (derived AND now >= retained_until) THEN 'x'
             ELSE status END;
 END $$;
-COMMENT ON FUNCTION idempotency.status_at IS 'the status of a record at a moment';
+COMMENT ON FUNCTION idempotency.status_at IS 'the status now; null: there is no record';
 --; routine idempotency.decide
+-- The reason of an answer.
 CREATE FUNCTION idempotency.decide(
     status "char", attempt integer, lease_until timestamptz, next_attempt_at timestamptz, expires_at timestamptz,
     retained_until timestamptz, claimed_at timestamptz, holder_gone boolean, released boolean, if_silent "char",
     derived boolean, same_request boolean,
     now timestamptz, memory bigint, first_sent timestamptz, max_attempts integer, unknown_if_silent boolean
-) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE AS $$
+) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     lives boolean := coalesce(now < lease_until, false) AND NOT holder_gone;
     status_now "char";
@@ -2150,8 +2159,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.decide IS 'the reason of an answer';
 --; routine idempotency.execution_of
-CREATE FUNCTION idempotency.execution_of(reason text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+-- How an execution uses the record that it found; null: none.
+CREATE FUNCTION idempotency.execution_of(reason text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE reason WHEN 'no_record' THEN 'first' WHEN 'retention_over' THEN 'reuse' WHEN 'lease_over' THEN 'takeover'
                    WHEN 'session_ended' THEN 'takeover' WHEN 'retry_due' THEN 'retry' END $$;
 COMMENT ON FUNCTION idempotency.execution_of IS 'how an execution uses the record that it found; null: none';
@@ -2166,25 +2175,25 @@ BEGIN
             WHEN reason IN ('held', 'own_claim') THEN 1000000
             WHEN reason IN ('outcome_unknown', 'takeover_forbidden') THEN unknown_retry_after END;
 END $$;
-COMMENT ON FUNCTION idempotency.retry_after IS 'when to ask again';
+COMMENT ON FUNCTION idempotency.retry_after IS 'microseconds until the client should ask again; null: not known';
 --; routine idempotency.status_word
-CREATE FUNCTION idempotency.status_word(status "char") RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- A status as a word.
+CREATE FUNCTION idempotency.status_word(status "char") RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN CASE status WHEN 'i' THEN 'in_progress' WHEN 'c' THEN 'completed' WHEN 'f' THEN 'failed' WHEN 'r' THEN 'retryable' WHEN 'x' THEN 'exhausted' WHEN 'u' THEN 'unknown' ELSE 'unknown' END;
 END $$;
 COMMENT ON FUNCTION idempotency.status_word IS 'a status as a word';
 --; routine idempotency.outcome_of
-CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- The outcome of a reason.
+CREATE FUNCTION idempotency.outcome_of(reason text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN CASE reason WHEN 'no_record' THEN 'execute' WHEN 'retention_over' THEN 'execute' WHEN 'lease_over' THEN 'execute' WHEN 'session_ended' THEN 'execute' WHEN 'retry_due' THEN 'execute' WHEN 'answered' THEN 'replay' WHEN 'leased' THEN 'in_progress' WHEN 'held' THEN 'in_progress' WHEN 'own_claim' THEN 'in_progress' WHEN 'other_request' THEN 'mismatch' WHEN 'ttl_over' THEN 'expired' WHEN 'sent_before_claim' THEN 'expired' WHEN 'sent_before_memory' THEN 'expired' WHEN 'pause' THEN 'retry_later' WHEN 'attempts_failed' THEN 'exhausted' WHEN 'attempts_timed_out' THEN 'exhausted' WHEN 'takeover_forbidden' THEN 'unknown' WHEN 'outcome_unknown' THEN 'unknown' END;
 END $$;
 COMMENT ON FUNCTION idempotency.outcome_of IS 'the outcome of a reason';
 --; routine idempotency.problems
+-- Outcomes and the problem of each; null: none.
 CREATE FUNCTION idempotency.problems(OUT word text, OUT status integer, OUT type text, OUT title text, OUT detail text)
-    RETURNS SETOF record
-    LANGUAGE sql IMMUTABLE AS $$
+    RETURNS SETOF record LANGUAGE sql IMMUTABLE AS $$
 VALUES ('execute', NULL::integer, NULL, NULL, NULL),
     ('replay', NULL, NULL, NULL, NULL),
     ('in_progress', 409, '/problems/idempotency/in-progress', 'A request is outstanding for this Idempotency-Key', 'The first request with this key is still being processed; repeat the same request later to get its answer.'),
@@ -2198,6 +2207,7 @@ VALUES ('execute', NULL::integer, NULL, NULL, NULL),
     ('bad_key', 400, '/problems/idempotency/bad-key', 'Idempotency-Key is malformed', 'The Idempotency-Key header must be a quoted string or a bare value of 1 to 255 visible characters.') $$;
 COMMENT ON FUNCTION idempotency.problems IS 'outcomes and the problem of each; null: none';
 --; routine idempotency.reasons
+-- The reasons in words.
 CREATE FUNCTION idempotency.reasons(OUT word text, OUT why text, OUT next text) RETURNS SETOF record
     LANGUAGE sql IMMUTABLE AS $$
 VALUES ('no_record', 'There is no record of the key.', 'The caller executes the first attempt.'),
@@ -2220,8 +2230,7 @@ VALUES ('no_record', 'There is no record of the key.', 'The caller executes the 
     ('outcome_unknown', 'The last attempt ended with idem_unknown: it may have taken effect.', 'It ends with idem_complete or a final idem_fail by its token, or with idem_resolve; it does not expire.') $$;
 COMMENT ON FUNCTION idempotency.reasons IS 'the reasons in words';
 --; routine idempotency.session_gone
--- Whether the claim of a record lives: its lease, and its session if it names one. On a standby the
--- session is on another server.
+-- Whether the session of a claim with hold has ended. On a standby the session is on another server.
 CREATE FUNCTION idempotency.session_gone(backend_pid integer, backend_start timestamptz) RETURNS boolean
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -2256,20 +2265,22 @@ BEGIN
     END IF;
     RETURN idempotency.lock_number(secret, key, scope, principal);
 END $$;
-COMMENT ON FUNCTION idempotency.lock_of IS 'the number of the lock of a key';
+COMMENT ON FUNCTION idempotency.lock_of IS 'the lock of a key';
 --; routine idempotency.lock_number
+-- The first 32 bits of a digest of seed and key.
 CREATE FUNCTION idempotency.lock_number(secret bytea, key text, scope text, principal text) RETURNS integer
     LANGUAGE sql STABLE AS $$
 SELECT ('x' || left(encode(sha256(secret || convert_to(
     length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer $$;
 COMMENT ON FUNCTION idempotency.lock_number IS 'the first 32 bits of a digest of seed and key';
 --; routine idempotency.require
-CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses a call without what the policy requires.
+CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse(what || ' is required', 'The policy of this scope requires it.', hint, '22004') $$;
 COMMENT ON FUNCTION idempotency.require IS 'refuses a call without what the policy requires';
 --; routine idempotency.settle
--- Argument, else policy, else setting. Refuses what the policy forbids, before anything is granted.
+-- A question with all that follows from it. Argument, else policy, else setting. Refuses what the policy
+-- forbids, before anything is granted.
 CREATE FUNCTION idempotency.settle(INOUT q idempotency.question, p idempotency.in_force)
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -2344,8 +2355,7 @@ COMMENT ON FUNCTION idempotency.settle IS 'a question with all that follows from
 -- False if record and question are known to be of different operations or requests. The policy may count
 -- other fields than it did: then the request is asked once more, by the rule of then.
 CREATE FUNCTION idempotency.same_request(r idempotency.record, q idempotency.question, p idempotency.in_force)
-    RETURNS boolean
-    LANGUAGE plpgsql STABLE AS $$
+    RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 DECLARE
     of_caller boolean := coalesce(r.fingerprint_of & 4 <> 0, false);
     fields text[] := CASE WHEN NOT of_caller THEN r.counted END;
@@ -2361,8 +2371,9 @@ BEGIN
     END IF;
     RETURN r.fingerprint = (idempotency.fingerprint_of(q.request, q.method, q.path, exclude, fields)).fingerprint;
 END $$;
-COMMENT ON FUNCTION idempotency.same_request IS 'whether a record may be of the request';
+COMMENT ON FUNCTION idempotency.same_request IS 'false if record and question are known to be of different operations or requests';
 --; routine idempotency.raise_unseen
+-- Refuses work whose snapshot may be too old.
 CREATE FUNCTION idempotency.raise_unseen(decided_here boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -2377,23 +2388,22 @@ END $$;
 COMMENT ON FUNCTION idempotency.raise_unseen IS 'refuses work whose snapshot may be too old';
 --; routine idempotency.writer_of
 -- The transaction of a row's last version.
-CREATE FUNCTION idempotency.writer_of(written_in xid8, xmin xid) RETURNS xid8
-    LANGUAGE sql STABLE AS $$
+CREATE FUNCTION idempotency.writer_of(written_in xid8, xmin xid) RETURNS xid8 LANGUAGE sql STABLE AS $$
 SELECT coalesce(written_in, CASE WHEN xmin::text::bigint < 3 THEN '3'::xid8
     ELSE (greatest(3, n - ((n - xmin::text::bigint) & 4294967295)))::text::xid8 END)
   FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS n) now $$;
-COMMENT ON FUNCTION idempotency.writer_of IS 'the transaction that wrote a row';
+COMMENT ON FUNCTION idempotency.writer_of IS 'the transaction of a row''s last version';
 --; routine idempotency.is_news
--- Rows that come from a dump may name a transaction that this server has yet to begin.
-CREATE FUNCTION idempotency.is_news(writer xid8, snapshot pg_snapshot) RETURNS boolean
-    LANGUAGE plpgsql AS $$
+-- Whether a transaction has committed since a snapshot. Rows that come from a dump may name a transaction
+-- that this server has yet to begin.
+CREATE FUNCTION idempotency.is_news(writer xid8, snapshot pg_snapshot) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RETURN NOT pg_visible_in_snapshot(writer, snapshot) AND writer < pg_snapshot_xmax(pg_current_snapshot());
 END $$;
 COMMENT ON FUNCTION idempotency.is_news IS 'whether a transaction has committed since a snapshot';
 --; routine idempotency.trace_kept
--- Records that ended longer ago than this are swept without a trace. So a snapshot of that age is too old
--- to be granted a key that has no record.
+-- How long removals of records are traced. Records that ended longer ago than this are swept without a
+-- trace. So a snapshot of that age is too old to be granted a key that has no record.
 CREATE FUNCTION idempotency.trace_kept() RETURNS interval
     LANGUAGE sql IMMUTABLE AS $$ SELECT interval '1 hour' $$;
 COMMENT ON FUNCTION idempotency.trace_kept IS 'how long removals of records are traced';
@@ -2401,8 +2411,7 @@ COMMENT ON FUNCTION idempotency.trace_kept IS 'how long removals of records are 
 -- An error unless the work will see every effect of the attempts before. In READ COMMITTED it takes its
 -- snapshot after the grant, unless it is part of the calling statement.
 CREATE FUNCTION idempotency.require_sight(q idempotency.question, r idempotency.record, lock integer)
-    RETURNS void
-    LANGUAGE plpgsql AS $$
+    RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     fixed boolean := idempotency.snapshot_is_fixed();
     since timestamptz := CASE WHEN fixed THEN transaction_timestamp() ELSE statement_timestamp() END;
@@ -2436,31 +2445,32 @@ BEGIN
         PERFORM idempotency.raise_unseen();
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.require_sight IS 'refuses a grant that would not see what came before';
+COMMENT ON FUNCTION idempotency.require_sight IS 'an error unless the work will see every effect of the attempts before';
 --; routine idempotency.new_token
-CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint
-    LANGUAGE sql VOLATILE AS $$
+-- A token larger than the previous one.
+CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
 SELECT CASE WHEN t.now > coalesce(previous, 0) THEN t.now ELSE previous + 1 + floor(random() * 65536)::bigint END
   FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000 AS now) t $$;
 COMMENT ON FUNCTION idempotency.new_token IS 'a token larger than the previous one';
 --; routine idempotency.next_token
--- Larger than that of a claim that was released before, too: the row that came back keeps it.
-CREATE FUNCTION idempotency.next_token(r idempotency.record) RETURNS bigint
-    LANGUAGE sql VOLATILE AS $$
+-- A token for the next claim of a record. Larger than that of a claim that was released before, too: the row
+-- that came back keeps it.
+CREATE FUNCTION idempotency.next_token(r idempotency.record) RETURNS bigint LANGUAGE sql VOLATILE AS $$
 SELECT idempotency.new_token(greatest((r).token, CASE WHEN (r).open_claim = 'g' THEN (r).before::bigint END)) $$;
 COMMENT ON FUNCTION idempotency.next_token IS 'a token for the next claim of a record';
 --; routine idempotency.packed
 -- A row as text, the same in sessions with other styles of dates.
 CREATE FUNCTION idempotency.packed(r idempotency.record) RETURNS text
     LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT r::text $$;
-COMMENT ON FUNCTION idempotency.packed IS 'a record as text';
+COMMENT ON FUNCTION idempotency.packed IS 'a row as text, the same in sessions with other styles of dates';
 --; routine idempotency.unpacked
+-- A record from its text.
 CREATE FUNCTION idempotency.unpacked(packed text) RETURNS idempotency.record
     LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT packed::idempotency.record $$;
 COMMENT ON FUNCTION idempotency.unpacked IS 'a record from its text';
 --; routine idempotency.require_room
--- Of the principal, in a scope whose policy limits them. Other transactions' claims count from their
--- commit on.
+-- Refuses a claim above max_open_claims. Of the principal, in a scope whose policy limits them. Other
+-- transactions' claims count from their commit on.
 CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -2547,12 +2557,11 @@ BEGIN
     IF NOT FOUND THEN RETURN NULL; END IF;
     RETURN n;
 END $$;
-COMMENT ON FUNCTION idempotency.grant_claim IS 'writes a claim';
+COMMENT ON FUNCTION idempotency.grant_claim IS 'writes the row of a granted claim';
 --; routine idempotency.replace_record
 -- Replaces a record if it still is the version that was seen. Null if it is not.
 CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record, any_lease boolean DEFAULT false)
-    RETURNS idempotency.record
-    LANGUAGE plpgsql AS $$
+    RETURNS idempotency.record LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE idempotency.record t SET (status, if_silent, body_omitted, omit_large_body, status_code, attempt, body_limit, token, lease_us, backend_pid, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at, finished_at, backend_start, fingerprint, operation, headers, body, error, reference, recovery_point, state, holder, request, counted, excluded, resolved_by, sealed_by, salt, sealed_fingerprint, sealed_headers, sealed_body, sealed_error, sealed_reference, sealed_recovery_point, sealed_state, sealed_holder, sealed_request, written_in, open_claim, before) = ROW(n.status, n.if_silent, n.body_omitted, n.omit_large_body, n.status_code, n.attempt, n.body_limit, n.token, n.lease_us, n.backend_pid, n.fingerprint_of, n.created_at, n.claimed_at, n.expires_at, n.retained_until, n.lease_until, n.next_attempt_at, n.finished_at, n.backend_start, n.fingerprint, n.operation, n.headers, n.body, n.error, n.reference, n.recovery_point, n.state, n.holder, n.request, n.counted, n.excluded, n.resolved_by, n.sealed_by, n.salt, n.sealed_fingerprint, n.sealed_headers, n.sealed_body, n.sealed_error, n.sealed_reference, n.sealed_recovery_point, n.sealed_state, n.sealed_holder, n.sealed_request, n.written_in, n.open_claim, n.before)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
@@ -2569,24 +2578,22 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION idempotency.replace_record IS 'replaces a version of a record';
+COMMENT ON FUNCTION idempotency.replace_record IS 'replaces a record if it still is the version that was seen';
 --; routine idempotency.is_waited_for
 ---- waiting ----
 
 -- Whether another session waits for a lock of this transaction, but for keys: repeats hold no lease.
-CREATE FUNCTION idempotency.is_waited_for() RETURNS boolean
-    LANGUAGE sql VOLATILE AS $$
+CREATE FUNCTION idempotency.is_waited_for() RETURNS boolean LANGUAGE sql VOLATILE AS $$
 SELECT EXISTS (SELECT FROM pg_locks l
                 WHERE NOT l.granted AND l.pid <> pg_backend_pid()
                   AND (l.locktype <> 'advisory' OR l.objsubid <> 2 OR l.classid <> 18756)
                   AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) $$;
-COMMENT ON FUNCTION idempotency.is_waited_for IS 'whether a wait for a lease may be a deadlock';
+COMMENT ON FUNCTION idempotency.is_waited_for IS 'whether another session waits for a lock of this transaction, but for keys: repeats hold no lease';
 --; routine idempotency.wait_for_lock
 -- Waits for the lock of a key. True if it is had, and the key may be free. What the block's savepoint
 -- has locked is given back when the record says otherwise, or when no time is left.
 CREATE FUNCTION idempotency.wait_for_lock(q idempotency.question, p idempotency.in_force, lock integer, micros bigint)
-    RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     before constant text := current_setting('lock_timeout');
     of_user constant bigint := (SELECT s.setting::bigint FROM pg_settings s WHERE s.name = 'lock_timeout');
@@ -2609,11 +2616,11 @@ EXCEPTION
         IF NOT is_ours THEN RAISE; END IF;
         RETURN false;
 END $$;
-COMMENT ON FUNCTION idempotency.wait_for_lock IS 'waits for the transaction that decides about a key';
+COMMENT ON FUNCTION idempotency.wait_for_lock IS 'waits for the lock of a key';
 --; routine idempotency.require_newest
--- A fixed snapshot may see an old version of a record, or none. PostgreSQL raises 40001 for a lock on a
--- version that is not the last, and for a row with the key of one that the snapshot does not see. The
--- savepoint of the block gives lock and row back.
+-- Refuses to answer from an old version of a record. A fixed snapshot may see an old version of a record, or
+-- none. PostgreSQL raises 40001 for a lock on a version that is not the last, and for a row with the key of
+-- one that the snapshot does not see. The savepoint of the block gives lock and row back.
 CREATE FUNCTION idempotency.require_newest(key text, scope text, principal text, absent boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -2633,11 +2640,12 @@ EXCEPTION WHEN SQLSTATE 'ID000' THEN
 END $$;
 COMMENT ON FUNCTION idempotency.require_newest IS 'refuses to answer from an old version of a record';
 --; routine idempotency.snapshot_is_fixed
+-- Whether the transaction has one snapshot for all statements.
 CREATE FUNCTION idempotency.snapshot_is_fixed() RETURNS boolean
     LANGUAGE sql STABLE AS $$ SELECT current_setting('transaction_isolation') IN ('repeatable read', 'serializable') $$;
 COMMENT ON FUNCTION idempotency.snapshot_is_fixed IS 'whether the transaction has one snapshot for all statements';
 --; routine idempotency.newest_record
--- The record, for a caller that has the lock of its key.
+-- The newest version of a record. The record, for a caller that has the lock of its key.
 CREATE FUNCTION idempotency.newest_record(key text, scope text, principal text) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -2652,7 +2660,7 @@ COMMENT ON FUNCTION idempotency.newest_record IS 'the newest version of a record
 --; routine idempotency.answer
 ---- the answer ----
 
--- The record of the key, if there is one; whether this transaction has an open claim on it; the reason.
+-- Decides about a key, and claims it if it is free.
 CREATE FUNCTION idempotency.answer(INOUT q idempotency.question, OUT p idempotency.in_force, OUT r idempotency.record,
                                    OUT reason text, OUT now timestamptz, OUT gave_way boolean)
     LANGUAGE plpgsql AS $$
@@ -2747,9 +2755,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.answer IS 'decides about a key, and claims it if it is free';
 --; routine idempotency.reason_for
+-- The reason of the answer that a look at the record gives.
 CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.question, p idempotency.in_force,
-                                       now timestamptz) RETURNS text
-    LANGUAGE plpgsql AS $$
+                                       now timestamptz) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
         r.claimed_at,
@@ -2766,8 +2774,7 @@ COMMENT ON FUNCTION idempotency.reason_for IS 'the reason of the answer that a l
 -- The answer as its caller sees it. Only who executes sees the token.
 CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question, p idempotency.in_force,
                                   now timestamptz)
-    RETURNS @extschema@.idem_claim
-    LANGUAGE plpgsql AS $$
+    RETURNS @extschema@.idem_claim LANGUAGE plpgsql AS $$
 DECLARE
     outcome text := idempotency.outcome_of(reason);
     executes boolean := outcome = 'execute';
@@ -2793,8 +2800,9 @@ BEGIN
             now, p.unknown_retry_after) / 1e6 END,
         r.created_at, r.finished_at, r.lease_until, r.expires_at)::@extschema@.idem_claim;
 END $$;
-COMMENT ON FUNCTION idempotency.shown IS 'an answer as its caller sees it';
+COMMENT ON FUNCTION idempotency.shown IS 'the answer as its caller sees it';
 --; routine idempotency.lives
+-- Whether the claim of a record lives.
 CREATE FUNCTION idempotency.lives(r idempotency.record, now timestamptz) RETURNS boolean
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -2804,16 +2812,16 @@ END $$;
 COMMENT ON FUNCTION idempotency.lives IS 'whether the claim of a record lives';
 --; routine idempotency.status_now
 -- The status now, by the policy of the claim.
-CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char"
-    LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char" LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
     (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
 END $$;
-COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now';
+COMMENT ON FUNCTION idempotency.status_now IS 'the status now, by the policy of the claim';
 --; routine idempotency.claim_of
 ---- the short way ----
 
+-- A record with an answer, as the holder of its claim sees it.
 CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record) RETURNS @extschema@.idem_claim
     LANGUAGE sql IMMUTABLE AS $$
 SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status, (r).status_code, (r).headers, (r).body,
@@ -2821,13 +2829,13 @@ SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, statu
            (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
 COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
 --; routine idempotency.plain_answer
--- A call for a key that is answered or new, where the policy is plain. Null: the call goes the long way, which
--- would answer the same. A statement is initialized with each operator and function in it,
--- whether they are needed or not: that is what a call costs. So what is rare stands in statements of its own.
+-- A replay, or the grant of a new key, in a plain case. A call for a key that is answered or new, where the
+-- policy is plain. Null: the call goes the long way, which would answer the same. A statement is initialized
+-- with each operator and function in it, whether they are needed or not: that is what a call costs. So what
+-- is rare stands in statements of its own.
 CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, request jsonb, method text, path text,
     fingerprint bytea, operation text, ttl interval, lease interval, wait interval, holder text, transactional boolean,
-    once boolean) RETURNS @extschema@.idem_claim
-    LANGUAGE plpgsql AS $$
+    once boolean) RETURNS @extschema@.idem_claim LANGUAGE plpgsql AS $$
 DECLARE
     seen record;
     p idempotency.policy;
@@ -2892,7 +2900,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.plain_answer IS 'a replay, or the grant of a new key, in a plain case';
 --; routine idempotency.are_plain_options
--- The long way says what is wrong with others.
+-- Whether options are right for sure. The long way says what is wrong with others.
 CREATE FUNCTION idempotency.are_plain_options(fingerprint bytea, ttl interval, lease interval, wait interval, holder text,
                                               transactional boolean) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE AS $$
@@ -2904,6 +2912,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.are_plain_options IS 'whether options are right for sure';
 --; routine idempotency.plain_fingerprint
+-- The fingerprint of all of a request.
 CREATE FUNCTION idempotency.plain_fingerprint(request jsonb, method text, path text) RETURNS bytea
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -2911,11 +2920,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.plain_fingerprint IS 'the fingerprint of all of a request';
 --; routine idempotency.question_of
+-- Arguments, checked.
 CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
     path text, exclude text[], fingerprint bytea, operation text, ttl interval, lease interval, wait interval,
     first_sent timestamptz, derive interval, hold boolean, same_statement boolean, transactional boolean, holder text,
-    snapshot pg_snapshot) RETURNS idempotency.question
-    LANGUAGE plpgsql AS $$
+    snapshot pg_snapshot) RETURNS idempotency.question LANGUAGE plpgsql AS $$
 BEGIN
     IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
         PERFORM idempotency.refuse('invalid fingerprint',
@@ -2934,18 +2943,17 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.question_of IS 'arguments, checked';
 --; routine idempotency.raise_own_claim_open
--- Without a limit it waits until the answer is final.
-CREATE FUNCTION idempotency.raise_own_claim_open() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses what only another transaction may do.
+CREATE FUNCTION idempotency.raise_own_claim_open() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('this transaction already has an open claim on this key', NULL,
                           'End the claim with idem_complete, idem_fail or idem_release.', '55000') $$;
 COMMENT ON FUNCTION idempotency.raise_own_claim_open IS 'refuses what only another transaction may do';
 --; routine idempotency.claim_left_open
 ---- at the end of the transaction ----
 
--- A claim that is still open at COMMIT has a lease from there on, or is an error if it had to end.
--- Deferred triggers run before the commit. In a transaction that has become read only the lease of the
--- grant stays.
+-- Gives a claim its lease at COMMIT, or refuses to leave it open. A claim that is still open at COMMIT has a
+-- lease from there on, or is an error if it had to end. Deferred triggers run before the commit. In a
+-- transaction that has become read only the lease of the grant stays.
 CREATE FUNCTION idempotency.claim_left_open() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2987,6 +2995,7 @@ CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE OF claimed_at O
 --; routine idempotency.check_size
 -- The end of a claim, and what its holder does before (src/claim/holder.cpp, result.cpp, history.cpp).
 
+-- Refuses a value over the limit.
 CREATE FUNCTION idempotency.check_size(what text, value text, allowed bigint) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -2998,16 +3007,16 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_size IS 'refuses a value over the limit';
 --; routine idempotency.clipped
--- An error is for people to read: up to 64 kB of it are kept.
-CREATE FUNCTION idempotency.clipped(error text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- An error as it is kept: people read it, so up to 64 kB are enough.
+CREATE FUNCTION idempotency.clipped(error text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF octet_length(error) <= 65536 THEN RETURN error; END IF;
     RETURN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
              WHERE octet_length(left(error, n)) <= 65536);
 END $$;
-COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept';
+COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept: people read it, so up to 64 kB are enough';
 --; routine idempotency.kept_headers
+-- Headers without those that are dropped.
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -3020,10 +3029,12 @@ COMMENT ON FUNCTION idempotency.kept_headers IS 'headers without those that are 
 --; routine idempotency.is_derived
 ---- what a record says when an attempt has ended: each function is one of result.cpp ----
 
+-- Whether the key was derived from the request.
 CREATE FUNCTION idempotency.is_derived(r idempotency.record) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce((r).fingerprint_of & 8 <> 0, false) $$;
 COMMENT ON FUNCTION idempotency.is_derived IS 'whether the key was derived from the request';
 --; routine idempotency.mark_ended
+-- Puts status and time of an end into a record.
 CREATE FUNCTION idempotency.mark_ended(r idempotency.record, status "char") RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3038,6 +3049,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.mark_ended IS 'puts status and time of an end into a record';
 --; routine idempotency.keep_for_window
+-- Keeps the answer of a derived key for its window.
 CREATE FUNCTION idempotency.keep_for_window(r idempotency.record, ended timestamptz) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3049,6 +3061,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.keep_for_window IS 'keeps the answer of a derived key for its window';
 --; routine idempotency.keep_long_enough
+-- Keeps an answer long enough after long work.
 CREATE FUNCTION idempotency.keep_long_enough(r idempotency.record, ended timestamptz) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -3067,6 +3080,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.keep_long_enough IS 'keeps an answer long enough after long work';
 --; routine idempotency.keep_if_half_way
+-- Keeps what has come half of the way.
 CREATE FUNCTION idempotency.keep_if_half_way(r idempotency.record) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3078,6 +3092,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.keep_if_half_way IS 'keeps what has come half of the way';
 --; routine idempotency.keep_exhausted
+-- Keeps an exhausted record for its retention.
 CREATE FUNCTION idempotency.keep_exhausted(r idempotency.record, p idempotency.in_force) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3090,6 +3105,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.keep_exhausted IS 'keeps an exhausted record for its retention';
 --; routine idempotency.keep_as_fresh
+-- Keeps a decision as a fresh answer.
 CREATE FUNCTION idempotency.keep_as_fresh(r idempotency.record, p idempotency.in_force) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3104,9 +3120,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.keep_as_fresh IS 'keeps a decision as a fresh answer';
 --; routine idempotency.keep_response
+-- Puts a response into a record.
 CREATE FUNCTION idempotency.keep_response(r idempotency.record, p idempotency.in_force, status_code integer, body bytea,
-                                          headers jsonb) RETURNS idempotency.record
-    LANGUAGE plpgsql AS $$
+                                          headers jsonb) RETURNS idempotency.record LANGUAGE plpgsql AS $$
 DECLARE
     -- What the policy at the claim allowed stays allowed: the effect has happened.
     allowed bigint := greatest(p.max_body_bytes, r.body_limit);
@@ -3126,6 +3142,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.keep_response IS 'puts a response into a record';
 --; routine idempotency.backoff
+-- The longest pause after an attempt, in microseconds.
 CREATE FUNCTION idempotency.backoff(base bigint, cap bigint, attempt integer) RETURNS bigint
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN base <= 0 OR cap <= 0 THEN 0
@@ -3135,6 +3152,7 @@ COMMENT ON FUNCTION idempotency.backoff IS 'the longest pause after an attempt, 
 --; routine idempotency.keep_attempt
 ---- the history ----
 
+-- Writes how an attempt ended, where the policy keeps history.
 CREATE FUNCTION idempotency.keep_attempt(p idempotency.in_force, r idempotency.record, how text) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3151,12 +3169,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.keep_attempt IS 'writes how an attempt ended, where the policy keeps history';
 --; routine idempotency.take_back_attempt
-CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void
-    LANGUAGE sql AS $$
+-- Removes the end of an attempt that was undone.
+CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void LANGUAGE sql AS $$
 DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope AND a.principal = (r).principal
                                     AND a.token = (r).token $$;
 COMMENT ON FUNCTION idempotency.take_back_attempt IS 'removes the end of an attempt that was undone';
 --; routine idempotency.keep_ended_attempt
+-- Writes the end of an attempt.
 CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3169,20 +3188,20 @@ COMMENT ON FUNCTION idempotency.keep_ended_attempt IS 'writes the end of an atte
 --; routine idempotency.raise_no_claim
 ---- whose claim it is ----
 
-CREATE FUNCTION idempotency.raise_no_claim() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses a call without a claim.
+CREATE FUNCTION idempotency.raise_no_claim() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('no claim on this key', 'There is no record of this scope, principal and key.',
                           'Call idem_begin first, with the same scope and principal.', 'ID404') $$;
 COMMENT ON FUNCTION idempotency.raise_no_claim IS 'refuses a call without a claim';
 --; routine idempotency.raise_overtaken
-CREATE FUNCTION idempotency.raise_overtaken() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses a write that another one has overtaken.
+CREATE FUNCTION idempotency.raise_overtaken() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('could not record the result because of a concurrent claim',
     'Another transaction has written the record of this key.', 'Roll back and retry the transaction.', '40001') $$;
 COMMENT ON FUNCTION idempotency.raise_overtaken IS 'refuses a write that another one has overtaken';
 --; routine idempotency.raise_no_lease
-CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Refuses what only a lease is for.
+CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF status = 'u' THEN
         PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
@@ -3231,10 +3250,10 @@ BEGIN
     END IF;
     ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
 END $$;
-COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of';
+COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of: open in this transaction, ended already, or committed and proven by its token';
 --; routine idempotency.raise_claim_lost
-CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses an old token.
+CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('claim on this key is lost', 'The token does not match the record''s current claim.',
     'Another session took the request over. Stop, and call idem_begin to get its result.', 'ID409') $$;
 COMMENT ON FUNCTION idempotency.raise_claim_lost IS 'refuses an old token';
@@ -3249,14 +3268,13 @@ BEGIN
     n := idempotency.replace_record(n, old, any_lease => true);
     IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.save IS 'writes a claim';
+COMMENT ON FUNCTION idempotency.save IS 'writes a changed record of a claim';
 --; routine idempotency.end_claim
 -- Ends a claim: as completed, failed for good or for now, or unknown.
 CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, principal text, token bigint, how text,
     status_code integer DEFAULT NULL, body bytea DEFAULT NULL, headers jsonb DEFAULT NULL, error text DEFAULT NULL,
     reference text DEFAULT NULL, ttl bigint DEFAULT NULL, retry_after bigint DEFAULT NULL, uncertain boolean DEFAULT false,
-    of_operation boolean DEFAULT false) RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    of_operation boolean DEFAULT false) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.in_force;
     claim record;
@@ -3315,16 +3333,16 @@ BEGIN
     PERFORM idempotency.keep_ended_attempt(p, r);
     RETURN true;
 END $$;
-COMMENT ON FUNCTION idempotency.end_claim IS 'records the result of a claim';
+COMMENT ON FUNCTION idempotency.end_claim IS 'ends a claim: as completed, failed for good or for now, or unknown';
 --; routine idempotency.raise_own_operation
-CREATE FUNCTION idempotency.raise_own_operation() RETURNS void
-    LANGUAGE sql AS $$
+-- Refuses to end what idem_execute ends.
+CREATE FUNCTION idempotency.raise_own_operation() RETURNS void LANGUAGE sql AS $$
 SELECT idempotency.refuse('the operation of this key is running', 'idem_execute ends its claim when the operation has returned.',
                           'Return the answer, or raise an error.', '55000') $$;
 COMMENT ON FUNCTION idempotency.raise_own_operation IS 'refuses to end what idem_execute ends';
 --; routine idempotency.plain_end
--- The short way of idem_complete and of a final idem_fail, in one statement: for a claim of this transaction,
--- where the policy is plain. False: the call goes the long way.
+-- Ends a claim in a plain case. The short way of idem_complete and of a final idem_fail, in one statement:
+-- for a claim of this transaction, where the policy is plain. False: the call goes the long way.
 CREATE FUNCTION idempotency.plain_end(key text, scope text, principal text, token bigint, ended_as text, status_code integer,
                                       body bytea, headers jsonb, error text, of_operation boolean) RETURNS boolean
     LANGUAGE plpgsql AS $$
@@ -3355,9 +3373,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
 --; routine idempotency.complete
+-- Idem_complete with a body of bytes.
 CREATE FUNCTION idempotency.complete(key text, status_code integer, body bytea, headers jsonb, scope text, principal text,
-                                     token bigint, ttl interval) RETURNS boolean
-    LANGUAGE plpgsql AS $$
+                                     token bigint, ttl interval) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF ttl IS NULL AND idempotency.plain_end(key, scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
         RETURN true;
@@ -3368,10 +3386,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.complete IS 'idem_complete with a body of bytes';
 --; routine idempotency.fail
+-- Idem_fail with a body of bytes.
 CREATE FUNCTION idempotency.fail(key text, error text, retryable boolean, status_code integer, body bytea, headers jsonb,
                                  scope text, principal text, token bigint, retry_after interval, uncertain boolean)
-    RETURNS boolean
-    LANGUAGE plpgsql AS $$
+    RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     pause bigint;
 BEGIN
@@ -3395,11 +3413,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.fail IS 'idem_fail with a body of bytes';
 --; routine idempotency.remove_record
--- Gives a claim back. In its own transaction the row is what it was before; later the record of a first
--- attempt is removed, and an earlier attempt's may be run again.
 -- Removes a record, and leaves a trace for snapshots that may not know of it.
-CREATE FUNCTION idempotency.remove_record(r idempotency.record) RETURNS void
-    LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.remove_record(r idempotency.record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
                                        AND t.token = r.token AND t.status = r.status;
@@ -3410,20 +3425,20 @@ BEGIN
                                     AND r.before IS NULL THEN m.forgotten_in ELSE pg_current_xact_id() END
      WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
 END $$;
-COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record';
+COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record, and leaves a trace for snapshots that may not know of it';
 --; routine idempotency.prolong
--- A lease that was given becomes the claim's own.
+-- Prolongs a lease: one that was given becomes the claim's own.
 CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, p idempotency.in_force, lease bigint)
-    RETURNS timestamptz
-    LANGUAGE plpgsql AS $$
+    RETURNS timestamptz LANGUAGE plpgsql AS $$
 BEGIN
     r.lease_us := least(coalesce(lease, r.lease_us), p.max_lease);
     r.lease_until := idempotency.after(clock_timestamp(), r.lease_us);
     PERFORM idempotency.save(r, claim.r, claim.open, false);
     RETURN r.lease_until;
 END $$;
-COMMENT ON FUNCTION idempotency.prolong IS 'prolongs a lease';
+COMMENT ON FUNCTION idempotency.prolong IS 'prolongs a lease: one that was given becomes the claim''s own';
 --; routine idempotency.require_lease
+-- Refuses a claim without a lease.
 CREATE FUNCTION idempotency.require_lease(r idempotency.record, ended boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3439,6 +3454,7 @@ COMMENT ON FUNCTION idempotency.require_lease IS 'refuses a claim without a leas
 -- idem_execute: the operation runs as the caller, so this function has the caller's rights and
 -- search_path. What needs those of the owner is in the two functions around it.
 
+-- Idem_execute before its operation.
 CREATE FUNCTION idempotency.operation_begins(key text, operation regprocedure, request jsonb, scope text, principal text,
     fingerprint bytea, ttl interval, wait interval, first_sent timestamptz, holder text, method text, path text,
     snapshot pg_snapshot) RETURNS @extschema@.idem_claim
@@ -3477,19 +3493,18 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.operation_begins IS 'idem_execute before its operation';
 --; routine idempotency.plain_name
--- Quoted by fixed rules: those of quote_ident depend on a setting and on the server's keywords.
-CREATE FUNCTION idempotency.plain_name(name text) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+-- A name as an operation is written. Quoted by fixed rules: those of quote_ident depend on a setting and on
+-- the server's keywords.
+CREATE FUNCTION idempotency.plain_name(name text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name ~ '^[a-z_][a-z0-9_]*$' THEN name ELSE '"' || replace(name, '"', '""') || '"' END $$;
 COMMENT ON FUNCTION idempotency.plain_name IS 'a name as an operation is written';
 --; routine idempotency.is_fault_of_request
--- src/core/sqlstate.cpp
-CREATE FUNCTION idempotency.is_fault_of_request(state text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$
+-- Whether another try would meet an error again (src/core/sqlstate.cpp).
+CREATE FUNCTION idempotency.is_fault_of_request(state text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 SELECT state NOT IN ('23001', '23503')
        AND (left(state, 2) IN ('22', '23', '45') OR state = 'P0001'
             OR (state ~ '^[A-Z689]' AND left(state, 2) NOT IN ('F0', 'HV', 'P0', 'XX', 'ID'))) $$;
-COMMENT ON FUNCTION idempotency.is_fault_of_request IS 'whether another try would meet an error again';
+COMMENT ON FUNCTION idempotency.is_fault_of_request IS 'whether another try would meet an error again (src/core/sqlstate.cpp)';
 --; routine idempotency.error_is_final
 -- Whether an error of the operation is the answer, and with which status.
 CREATE FUNCTION idempotency.error_is_final(scope text, state text, context text, OUT final boolean, OUT status_code integer)
@@ -3507,8 +3522,9 @@ BEGIN
         OR CASE WHEN p.final_errors IS NULL THEN idempotency.is_fault_of_request(state)
                 ELSE state = ANY (p.final_errors) OR left(state, 2) = ANY (p.final_errors) END;
 END $$;
-COMMENT ON FUNCTION idempotency.error_is_final IS 'whether an error of an operation is final';
+COMMENT ON FUNCTION idempotency.error_is_final IS 'whether an error of the operation is the answer, and with which status';
 --; routine idempotency.operation_ends
+-- Idem_execute after its operation.
 CREATE FUNCTION idempotency.operation_ends(claim @extschema@.idem_claim, status_code integer, headers jsonb, body bytea, error text)
     RETURNS @extschema@.idem_claim
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -3530,10 +3546,10 @@ COMMENT ON FUNCTION idempotency.operation_ends IS 'idem_execute after its operat
 --; routine idempotency.write_audit
 -- What operators decide (src/claim/operator.cpp, src/operate).
 
+-- Writes a decision.
 CREATE FUNCTION idempotency.write_audit(action text, scope text DEFAULT NULL, principal text DEFAULT NULL, key text DEFAULT NULL,
     before jsonb DEFAULT NULL, after jsonb DEFAULT NULL, reason text DEFAULT NULL, role text DEFAULT NULL,
-    erased boolean DEFAULT false) RETURNS void
-    LANGUAGE plpgsql AS $$
+    erased boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     log_keys boolean := coalesce(nullif(current_setting('idempotency.log_keys', true), ''), 'off')::boolean;
 BEGIN
@@ -3549,14 +3565,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.write_audit IS 'writes a decision';
 --; routine idempotency.state_of
-CREATE FUNCTION idempotency.state_of(r idempotency.record) RETURNS jsonb
-    LANGUAGE sql VOLATILE AS $$
+-- What the audit says of a record.
+CREATE FUNCTION idempotency.state_of(r idempotency.record) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
 SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.status), 'attempt', (r).attempt,
     'status_code', (r).status_code,
     'alive', CASE WHEN s.status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
   FROM (SELECT idempotency.status_now(r) AS status) s $$;
 COMMENT ON FUNCTION idempotency.state_of IS 'what the audit says of a record';
 --; routine idempotency.own_open_claim
+-- Whether this transaction has an open claim on a key.
 CREATE FUNCTION idempotency.own_open_claim(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT EXISTS (SELECT FROM idempotency.record t WHERE t.key = own_open_claim.key AND t.scope = own_open_claim.scope
@@ -3566,8 +3583,7 @@ COMMENT ON FUNCTION idempotency.own_open_claim IS 'whether this transaction has 
 --; routine idempotency.check_resolution
 -- Refuses values that do not go with the action: the caller would believe that they are stored.
 CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb, error text, reason text)
-    RETURNS void
-    LANGUAGE plpgsql AS $$
+    RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     unused text;
 BEGIN
@@ -3589,9 +3605,9 @@ BEGIN
                                    'Say why it may be executed again.', '22004');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_resolution IS 'checks the arguments of a decision';
+COMMENT ON FUNCTION idempotency.check_resolution IS 'refuses values that do not go with the action: the caller would believe that they are stored';
 --; routine idempotency.require_reason
--- Of each decision about a record, a policy may want to know why.
+-- Refuses a decision without the reason that a policy requires.
 CREATE FUNCTION idempotency.require_reason(p idempotency.in_force, reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3602,15 +3618,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.require_reason IS 'refuses a decision without the reason that a policy requires';
 --; routine idempotency.is_for
-CREATE FUNCTION idempotency.is_for(action text, status "char") RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$
+-- Whether a decision is one for records of a status.
+CREATE FUNCTION idempotency.is_for(action text, status "char") RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE action WHEN 'reopen' THEN status IN ('f', 'x') ELSE status NOT IN ('c', 'f') END $$;
 COMMENT ON FUNCTION idempotency.is_for IS 'whether a decision is one for records of a status';
 --; routine idempotency.rule
--- Under the lock. The old holder's token dies, and the record says who decided.
+-- Writes an operator's decision. Under the lock. The old holder's token dies, and the record says who
+-- decided.
 CREATE FUNCTION idempotency.rule(r idempotency.record, p idempotency.in_force, action text, status_code integer, body bytea,
-                                 headers jsonb, error text, reason text) RETURNS void
-    LANGUAGE plpgsql AS $$
+                                 headers jsonb, error text, reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     old constant idempotency.record := r;
     before constant jsonb := idempotency.state_of(r);
@@ -3638,6 +3654,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.rule IS 'writes an operator''s decision';
 --; routine idempotency.remove_for_good
+-- Forgets a record and all that is kept beside it.
 CREATE FUNCTION idempotency.remove_for_good(r idempotency.record, reason text, erase boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -3649,7 +3666,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.remove_for_good IS 'forgets a record and all that is kept beside it';
 --; routine idempotency.look_at_idle
--- Of one of many. No record is waited for: running, passed, closed, or null if it may be decided.
+-- Looks at one of many records, and locks it if that is to be had. Of one of many. No record is waited for:
+-- running, passed, closed, or null if it may be decided.
 CREATE FUNCTION idempotency.look_at_idle(key text, scope text, principal text, OUT verdict text, OUT r idempotency.record)
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -3666,15 +3684,14 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.look_at_idle IS 'looks at one of many records, and locks it if that is to be had';
 --; routine idempotency.sweep_old
--- Every claim locks the table for writing from its grant on.
--- A decision that only the owner of a table writes down.
 -- What goes by age, and claims that no caller takes over (src/store/sweep.cpp, src/claim/abandon.cpp).
 --
 -- A snapshot older than a removal must not be granted the key. Records that ended an hour ago or longer
 -- leave no trace: such old snapshots are refused (trace_kept). Of younger ones the part of their keys in
 -- idempotency.removal says so.
 
--- Locked rows are skipped. The conditions stand twice: a row that was just taken over stays.
+-- Removes records that ended long ago. Locked rows are skipped. The conditions stand twice: a row that was
+-- just taken over stays.
 CREATE FUNCTION idempotency.sweep_old(most bigint, grace interval DEFAULT '0') RETURNS bigint
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -3695,10 +3712,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_old IS 'removes records that ended long ago';
 --; routine idempotency.sweep_beside_call
--- Beside one of 64 grants, where idem_cleanup may never be called. Only of what has expired long ago: its
--- removal needs no trace, and the caller keeps what it locks until its transaction ends.
-CREATE FUNCTION idempotency.sweep_beside_call() RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Removes some records that have expired long ago. Beside one of 64 grants, where idem_cleanup may never be
+-- called. Only of what has expired long ago: its removal needs no trace, and the caller keeps what it locks
+-- until its transaction ends.
+CREATE FUNCTION idempotency.sweep_beside_call() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     most constant bigint := least(idempotency.setting('idempotency.sweep_beside_calls', 1, 100), 10000);
 BEGIN
@@ -3708,8 +3725,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_beside_call IS 'removes some records that have expired long ago';
 --; routine idempotency.sweep_young
-CREATE FUNCTION idempotency.sweep_young(most bigint) RETURNS bigint
-    LANGUAGE plpgsql AS $$
+-- Removes records that ended lately, and leaves a trace.
+CREATE FUNCTION idempotency.sweep_young(most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
     swept bigint;
@@ -3739,10 +3756,10 @@ SELECT CASE WHEN (r).finished_at IS NOT NULL OR (r).lease_until IS NULL THEN NUL
             WHEN (p).abandon_after = 0 THEN CASE WHEN is_last THEN (r).lease_until END
             WHEN (p).on_abandon = 'unknown' AND (r).if_silent = 'u' THEN NULL
             ELSE idempotency.after((r).lease_until, (p).abandon_after) END $$;
-COMMENT ON FUNCTION idempotency.given_up_at IS 'when a claim is given up';
+COMMENT ON FUNCTION idempotency.given_up_at IS 'when a claim in progress is given up; null: by this policy never';
 --; routine idempotency.abandon
-CREATE FUNCTION idempotency.abandon(most bigint) RETURNS bigint
-    LANGUAGE plpgsql AS $$
+-- Decides claims by on_abandon.
+CREATE FUNCTION idempotency.abandon(most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     old idempotency.record;
     r idempotency.record;
@@ -3797,8 +3814,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.abandon IS 'decides claims by on_abandon';
 --; routine idempotency.sweep_aged
-CREATE FUNCTION idempotency.sweep_aged(most bigint) RETURNS bigint
-    LANGUAGE plpgsql AS $$
+-- Removes expired attempts and decisions.
+CREATE FUNCTION idempotency.sweep_aged(most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     kept constant bigint := idempotency.setting('idempotency.audit_retention', 1000000, 31536000000000);
     attempts bigint;
@@ -3815,9 +3832,9 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and decisions';
 --; routine idempotency.link_and_log
--- A link is logged by a later transaction than that which made it.
-CREATE FUNCTION idempotency.link_and_log() RETURNS void
-    LANGUAGE plpgsql SET jit = off AS $$
+-- Links decisions, and logs the newest link. A link is logged by a later transaction than that which made
+-- it.
+CREATE FUNCTION idempotency.link_and_log() RETURNS void LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
     done record;
 BEGIN
@@ -3828,7 +3845,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.link_and_log IS 'links decisions, and logs the newest link';
 --; routine idempotency.chosen
--- A claim that is open in this transaction is no row of the module yet.
 -- Many records at once (src/operate/many.cpp, batches.cpp, tally.cpp). A procedure that commits can
 -- neither have its owner's rights nor a search_path of its own: it runs as its caller, who may call
 -- the functions below, and names everything with its schema.
@@ -3855,7 +3871,7 @@ BEGIN
        AND (chosen.holder IS NULL OR t.holder = chosen.holder)
      ORDER BY t.claimed_at;
 END $$;
-COMMENT ON FUNCTION idempotency.chosen IS 'the records that a decision about many is for';
+COMMENT ON FUNCTION idempotency.chosen IS 'the records that fit, oldest first';
 --; routine idempotency.tally
 -- Counts by what became of each record: words of idem_resolve_idle and idem_erase.
 CREATE FUNCTION idempotency.tally(INOUT t jsonb, word text, scope text, principal text, key text)
@@ -3880,16 +3896,17 @@ BEGIN
         END IF;
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.tally IS 'counts a record of many';
+COMMENT ON FUNCTION idempotency.tally IS 'counts by what became of each record: words of idem_resolve_idle and idem_erase';
 --; routine idempotency.why_left
-CREATE FUNCTION idempotency.why_left(word text, scope text) RETURNS jsonb
-    LANGUAGE sql STABLE AS $$
+-- Why a record is left.
+CREATE FUNCTION idempotency.why_left(word text, scope text) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN word <> 'closed' THEN jsonb_build_object('why', word)
             WHEN idempotency.unusable_column(p) IS NOT NULL THEN jsonb_build_object('invalid', idempotency.unusable_column(p))
             ELSE jsonb_build_object('role', p.allowed_role) END
   FROM idempotency.policy_row(scope) p $$;
 COMMENT ON FUNCTION idempotency.why_left IS 'why a record is left';
 --; routine idempotency.check_resolve_all
+-- Checks the arguments of idem_resolve_all.
 CREATE FUNCTION idempotency.check_resolve_all(action text, status_code integer, body text, headers jsonb, error text, reason text,
     scope text, principal text, status text, older_than interval, holder text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -3906,8 +3923,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_resolve_all IS 'checks the arguments of idem_resolve_all';
 --; routine idempotency.check_batch_size
-CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Checks the size of a batch.
+CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF batch_size IS NULL THEN
         PERFORM idempotency.refuse('batch_size must not be null', NULL, 'Pass a value.', '22004');
@@ -3916,6 +3933,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_batch_size IS 'checks the size of a batch';
 --; routine idempotency.tell_what_is_left
+-- Tells which records of many were left.
 CREATE FUNCTION idempotency.tell_what_is_left(t jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -3940,6 +3958,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.tell_what_is_left IS 'tells which records of many were left';
 --; routine idempotency.found_of
+-- Counts as a row.
 CREATE FUNCTION idempotency.found_of(t jsonb, OUT done bigint, OUT running bigint, OUT running_keys jsonb, OUT closed bigint,
                                      OUT closed_scopes jsonb, OUT undecided bigint, OUT undecided_scopes jsonb)
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -3980,8 +3999,9 @@ BEGIN
         'closed', coalesce((t ->> 'closed')::bigint, 0), 'closed_attempts', closed_attempts), reason => reason, erased => true);
     t := t || jsonb_build_object('closed_attempts', closed_attempts);
 END $$;
-COMMENT ON FUNCTION idempotency.forget_history IS 'removes what is left of the history of a principal';
+COMMENT ON FUNCTION idempotency.forget_history IS 'what is left of a principal''s history: of keys whose records are gone, and of running ones';
 --; routine idempotency.is_erased
+-- Whether nothing of a principal is left.
 CREATE FUNCTION idempotency.is_erased(t jsonb, tell boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -4004,6 +4024,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.is_erased IS 'whether nothing of a principal is left';
 --; routine idempotency.check_forget
+-- Checks the arguments of idem_forget_principal.
 CREATE FUNCTION idempotency.check_forget(principal text, reason text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -4013,15 +4034,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_forget IS 'checks the arguments of idem_forget_principal';
 --; routine idempotency.options
--- A look shows a claim only when it is committed. So transactions that may have one are waited for, and
--- then there is a second look.
 -- Which values count for a scope and why (src/config/policy_in_force.cpp), and what idem_begin would say
 -- (src/operate/explain.cpp).
 
 -- Each option with its value, its source and the name of that.
 CREATE FUNCTION idempotency.options(scope text, ttl bigint DEFAULT NULL, lease bigint DEFAULT NULL, wait bigint DEFAULT NULL)
-    RETURNS TABLE (option text, kind text, value text, source text, origin text)
-    LANGUAGE plpgsql AS $$
+    RETURNS TABLE (option text, kind text, value text, source text, origin text) LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
     v idempotency.in_force := idempotency.values_of(p);
@@ -4081,12 +4099,14 @@ BEGIN
      WHERE a.attrelid = 'idempotency.policy'::regclass AND a.attnum > 1 AND NOT a.attisdropped AND spans ? a.attname
      ORDER BY a.attnum;
 END $$;
-COMMENT ON FUNCTION idempotency.options IS 'the options in force for a scope';
+COMMENT ON FUNCTION idempotency.options IS 'each option with its value, its source and the name of that';
 --; routine idempotency.seconds
+-- Microseconds as seconds.
 CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
     LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(greatest(micros, 0) / 1000000.0) $$;
 COMMENT ON FUNCTION idempotency.seconds IS 'microseconds as seconds';
 --; routine idempotency.record_object
+-- A record in an explanation.
 CREATE FUNCTION idempotency.record_object(r idempotency.record, status "char") RETURNS jsonb
     LANGUAGE sql VOLATILE AS $$
 SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(status), 'attempt', (r).attempt,
@@ -4100,18 +4120,18 @@ SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(st
     'body_omitted', CASE WHEN (r).body_omitted THEN true END, 'resolved_by', (r).resolved_by)) $$;
 COMMENT ON FUNCTION idempotency.record_object IS 'a record in an explanation';
 --; routine idempotency.activity_of
--- What the owner of these functions may see of a session. No query.
-CREATE FUNCTION idempotency.activity_of(of_pid integer) RETURNS jsonb
-    LANGUAGE sql VOLATILE AS $$
+-- A session as the owner of these functions may see it, without its query.
+CREATE FUNCTION idempotency.activity_of(of_pid integer) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
 SELECT coalesce((SELECT jsonb_strip_nulls(jsonb_build_object('application_name', nullif(a.application_name, ''), 'user', a.usename,
     'state', a.state, 'since', a.xact_start, 'age', idempotency.seconds(idempotency.since(clock_timestamp(), a.xact_start)),
     'query_since', a.query_start, 'query_age', idempotency.seconds(idempotency.since(clock_timestamp(), a.query_start))))
   FROM pg_stat_activity a WHERE a.pid = of_pid), '{}') $$;
-COMMENT ON FUNCTION idempotency.activity_of IS 'a session in an explanation';
+COMMENT ON FUNCTION idempotency.activity_of IS 'a session as the owner of these functions may see it, without its query';
 --; routine idempotency.routines
 -- idem_grant and idem_revoke: plain GRANT and REVOKE by the caller, who must own the functions
 -- (src/operate/rights.cpp).
 
+-- The functions that idem_grant grants with a right.
 CREATE FUNCTION idempotency.routines(of_right text) RETURNS text
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
@@ -4129,8 +4149,8 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
        END $$;
 COMMENT ON FUNCTION idempotency.routines IS 'the functions that idem_grant grants with a right';
 --; routine idempotency.rights_of
-CREATE FUNCTION idempotency.rights_of(role regrole) RETURNS jsonb
-    LANGUAGE sql STABLE AS $$
+-- What a role may call.
+CREATE FUNCTION idempotency.rights_of(role regrole) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT jsonb_build_object(
     'protocol', coalesce(bool_or(p.proname = 'idem_begin'), false),
     'operator', coalesce(bool_or(p.proname = 'idem_resolve'), false),
@@ -4139,6 +4159,7 @@ SELECT jsonb_build_object(
  WHERE p.pronamespace = to_regnamespace('@extschema@') AND a.grantee = role $$;
 COMMENT ON FUNCTION idempotency.rights_of IS 'what a role may call';
 --; routine idempotency.change_rights
+-- Grants or revokes, and writes it down.
 CREATE FUNCTION idempotency.change_rights(function text, action text, role regrole, rights text[], reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -4167,12 +4188,12 @@ COMMENT ON FUNCTION idempotency.change_rights IS 'grants or revokes, and writes 
 --; routine idempotency.joined
 -- The pure helpers (src/api/helpers.cpp).
 
-CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text
-    LANGUAGE sql IMMUTABLE AS $$
+-- Parts of a key, joined unambiguously.
+CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
 COMMENT ON FUNCTION idempotency.joined IS 'parts of a key, joined unambiguously';
 --; routine idempotency.problem
--- An RFC 8941 Item that is a String, with parameters that are checked and ignored, or a bare value.
+-- The problem document of a word.
 CREATE FUNCTION idempotency.problem(of_word text, retry_after double precision DEFAULT NULL) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -4190,7 +4211,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.problem IS 'the problem document of a word';
 --; routine @extschema@.idem_begin
--- For a record that is only looked at: the document that a repeat would get.
 ----------------------------------------------------------------------------------------------------
 -- The protocol. Functions that decide are VOLATILE, PARALLEL UNSAFE and COST 10000: a call may record a
 -- key, so the planner should evaluate every other condition first.
@@ -4501,6 +4521,8 @@ CREATE FUNCTION @extschema@.idem_release(
 ) RETURNS boolean
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
+-- Gives a claim back. In its own transaction the row is what it was before; later the record of a first
+-- attempt is removed, and an earlier attempt's may be run again.
 DECLARE
     p idempotency.in_force;
     claim record;
@@ -4560,6 +4582,7 @@ CREATE FUNCTION @extschema@.idem_once(
 ) RETURNS boolean
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
+-- Without a limit it waits until the answer is final.
 DECLARE
     claim @extschema@.idem_claim;
     q idempotency.question;
@@ -5031,6 +5054,7 @@ REVOKE ALL ON FUNCTION @extschema@.idem_erase FROM PUBLIC;
 CREATE FUNCTION @extschema@.idem_await_claims(principal text, at_most interval DEFAULT '10 seconds') RETURNS bigint
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
+-- Every claim locks the table for writing from its grant on.
 DECLARE
     until timestamptz;
     span bigint;
@@ -5138,6 +5162,8 @@ CREATE PROCEDURE @extschema@.idem_forget_principal(
 )
     LANGUAGE plpgsql
     AS $body$
+-- A look shows a claim only when it is committed. So transactions that may have one are waited for, and
+-- then there is a second look.
 DECLARE
     found pg_catalog.record;
     seen pg_catalog.int8 := 0;
@@ -5559,6 +5585,7 @@ COMMENT ON FUNCTION @extschema@.idem_event_id IS 'the same id for the same event
 CREATE FUNCTION @extschema@.idem_parse_key(header text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
+-- An RFC 8941 Item that is a String, with parameters that are checked and ignored, or a bare value.
 DECLARE
     field text := trim(BOTH E' \t' FROM header);
     bare constant text := E'("([ !#-[\\]-~]|\\\\["\\\\])*"|:[A-Za-z0-9+/]*=*:|\\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
@@ -5590,6 +5617,7 @@ COMMENT ON FUNCTION @extschema@.idem_http_status
 CREATE FUNCTION @extschema@.idem_problem(claim @extschema@.idem_claim) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
+-- For a record that is only looked at: the document that a repeat would get.
 DECLARE
     word text := coalesce(claim.outcome, CASE claim.status WHEN 'in_progress' THEN 'in_progress' WHEN 'completed' THEN 'replay' WHEN 'failed' THEN 'replay' WHEN 'retryable' THEN 'retry_later' WHEN 'exhausted' THEN 'exhausted' WHEN 'unknown' THEN 'unknown' END);
 BEGIN

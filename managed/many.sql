@@ -24,7 +24,6 @@ BEGIN
        AND (chosen.holder IS NULL OR t.holder = chosen.holder)
      ORDER BY t.claimed_at;
 END $$;
-COMMENT ON FUNCTION idempotency.chosen IS 'the records that a decision about many is for';
 
 -- Counts by what became of each record: words of idem_resolve_idle and idem_erase.
 CREATE FUNCTION idempotency.tally(INOUT t jsonb, word text, scope text, principal text, key text)
@@ -49,16 +48,15 @@ BEGIN
         END IF;
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.tally IS 'counts a record of many';
 
-CREATE FUNCTION idempotency.why_left(word text, scope text) RETURNS jsonb
-    LANGUAGE sql STABLE AS $$
+-- Why a record is left.
+CREATE FUNCTION idempotency.why_left(word text, scope text) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN word <> 'closed' THEN jsonb_build_object('why', word)
             WHEN idempotency.unusable_column(p) IS NOT NULL THEN jsonb_build_object('invalid', idempotency.unusable_column(p))
             ELSE jsonb_build_object('role', p.allowed_role) END
   FROM idempotency.policy_row(scope) p $$;
-COMMENT ON FUNCTION idempotency.why_left IS 'why a record is left';
 
+-- Checks the arguments of idem_resolve_all.
 CREATE FUNCTION idempotency.check_resolve_all(action text, status_code integer, body text, headers jsonb, error text, reason text,
     scope text, principal text, status text, older_than interval, holder text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -73,18 +71,17 @@ BEGIN
     PERFORM idempotency.checked_span(older_than, 'older_than', 36525, true),
             idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed');
 END $$;
-COMMENT ON FUNCTION idempotency.check_resolve_all IS 'checks the arguments of idem_resolve_all';
 
-CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Checks the size of a batch.
+CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF batch_size IS NULL THEN
         PERFORM idempotency.refuse('batch_size must not be null', NULL, 'Pass a value.', '22004');
     END IF;
     PERFORM idempotency.check_number(batch_size, 'batch_size', 1, 10000);
 END $$;
-COMMENT ON FUNCTION idempotency.check_batch_size IS 'checks the size of a batch';
 
+-- Tells which records of many were left.
 CREATE FUNCTION idempotency.tell_what_is_left(t jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -107,7 +104,6 @@ BEGIN
             HINT = 'Call it again when the keys are there, and with an answer that the policies of undecided_scopes allow.';
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.tell_what_is_left IS 'tells which records of many were left';
 
 --: idem_operator_resolve_all plpgsql caller
 DECLARE
@@ -133,13 +129,13 @@ BEGIN
       FROM idempotency.found_of(t) f;
 END
 
+-- Counts as a row.
 CREATE FUNCTION idempotency.found_of(t jsonb, OUT done bigint, OUT running bigint, OUT running_keys jsonb, OUT closed bigint,
                                      OUT closed_scopes jsonb, OUT undecided bigint, OUT undecided_scopes jsonb)
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 SELECT coalesce((t ->> 'done')::bigint, 0), coalesce((t ->> 'running')::bigint, 0), t -> 'running_keys',
        coalesce((t ->> 'closed')::bigint, 0), t -> 'closed_scopes',
        coalesce((t ->> 'too_large')::bigint, 0) + coalesce((t ->> 'no_key')::bigint, 0), t -> 'undecided_scopes' $$;
-COMMENT ON FUNCTION idempotency.found_of IS 'counts as a row';
 
 -- What is left of a principal's history: of keys whose records are gone, and of running ones. Not of
 -- closed scopes. And a line of the audit without its name.
@@ -173,8 +169,8 @@ BEGIN
         'closed', coalesce((t ->> 'closed')::bigint, 0), 'closed_attempts', closed_attempts), reason => reason, erased => true);
     t := t || jsonb_build_object('closed_attempts', closed_attempts);
 END $$;
-COMMENT ON FUNCTION idempotency.forget_history IS 'removes what is left of the history of a principal';
 
+-- Whether nothing of a principal is left.
 CREATE FUNCTION idempotency.is_erased(t jsonb, tell boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -195,8 +191,8 @@ BEGIN
     END IF;
     RETURN n = '{0,0,0,0}';
 END $$;
-COMMENT ON FUNCTION idempotency.is_erased IS 'whether nothing of a principal is left';
 
+-- Checks the arguments of idem_forget_principal.
 CREATE FUNCTION idempotency.check_forget(principal text, reason text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -204,7 +200,6 @@ BEGIN
     PERFORM idempotency.check_name(principal, 'principal'), idempotency.check_reason(reason);
     PERFORM idempotency.check_batch_size(batch_size);
 END $$;
-COMMENT ON FUNCTION idempotency.check_forget IS 'checks the arguments of idem_forget_principal';
 
 -- A look shows a claim only when it is committed. So transactions that may have one are waited for, and
 -- then there is a second look.

@@ -1,5 +1,6 @@
 -- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp).
 
+-- Raises an error.
 CREATE FUNCTION idempotency.refuse(what text, detail text, hint text, code text DEFAULT '22023') RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -8,27 +9,25 @@ BEGIN
     END IF;
     RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail, HINT = hint;
 END $$;
-COMMENT ON FUNCTION idempotency.refuse IS 'raises an error';
 
 -- Microseconds; a month has 30 days, and a day 24 hours.
-CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint
-    LANGUAGE plpgsql IMMUTABLE STRICT
+CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
     + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
     + extract(microseconds FROM span))::bigint;
-COMMENT ON FUNCTION idempotency.micros IS 'microseconds of a span';
 
+-- A moment and a span of microseconds.
 CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS timestamptz
     LANGUAGE sql STABLE STRICT AS $$ SELECT moment + micros * interval '1 microsecond' $$;
-COMMENT ON FUNCTION idempotency.after IS 'a moment and a span of microseconds';
 
+-- Microseconds from one moment to another.
 CREATE FUNCTION idempotency.since(later timestamptz, earlier timestamptz) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE STRICT
     RETURN CASE WHEN isfinite(later) AND isfinite(earlier)
             THEN ((extract(epoch FROM later) - extract(epoch FROM earlier)) * 1000000)::bigint
             ELSE 4000000000000000000 END;
-COMMENT ON FUNCTION idempotency.since IS 'microseconds from one moment to another';
 
+-- Microseconds of an argument.
 CREATE FUNCTION idempotency.checked_span(span interval, what text, longest_days bigint DEFAULT 36525,
                                          zero_allowed boolean DEFAULT false) RETURNS bigint
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
@@ -51,17 +50,16 @@ BEGIN
     END IF;
     RETURN us;
 END $$;
-COMMENT ON FUNCTION idempotency.checked_span IS 'microseconds of an argument';
 
--- The fault of a key, scope or principal; null: none.
+-- The fault of a name; null: none.
 CREATE FUNCTION idempotency.name_fault(name text, may_be_empty boolean) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name = '' THEN CASE WHEN NOT may_be_empty THEN 'It is empty.' END
             WHEN length(name) > 255 THEN format('It has %s characters; 255 are allowed.', length(name))
             WHEN name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
             WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END $$;
-COMMENT ON FUNCTION idempotency.name_fault IS 'why a text is no name';
 
+-- An argument that names something.
 CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolean DEFAULT false) RETURNS text
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -78,18 +76,16 @@ BEGIN
     END IF;
     RETURN name;
 END $$;
-COMMENT ON FUNCTION idempotency.check_name IS 'an argument that names something';
 
--- Right for sure, as nearly all are. One expression, which is inlined.
+-- Whether key, scope and principal are short, printable ASCII. Right for sure, as nearly all are. One
+-- expression, which is inlined.
 CREATE FUNCTION idempotency.is_plain_identity(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND key || scope || principal !~ '[^!-~]' $$;
-COMMENT ON FUNCTION idempotency.is_plain_identity IS 'whether key, scope and principal are short, printable ASCII';
 
--- The primary key's index holds no more.
+-- Refuses what names no record. The primary key's index holds no more.
 CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text, key_may_be_null boolean DEFAULT false)
-    RETURNS void
-    LANGUAGE plpgsql IMMUTABLE AS $$
+    RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF idempotency.is_plain_identity(key, scope, principal) THEN RETURN; END IF;
     IF key IS NULL AND NOT key_may_be_null THEN
@@ -106,10 +102,9 @@ BEGIN
             'Use shorter values, or characters of fewer bytes.', '54000');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
 
-CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- The reason of a decision.
+CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF length(reason) > 1000 THEN
         PERFORM idempotency.refuse('invalid reason',
@@ -119,8 +114,8 @@ BEGIN
     END IF;
     RETURN reason;
 END $$;
-COMMENT ON FUNCTION idempotency.check_reason IS 'the reason of a decision';
 
+-- A finite moment.
 CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
@@ -129,8 +124,8 @@ BEGIN
     END IF;
     RETURN moment;
 END $$;
-COMMENT ON FUNCTION idempotency.check_moment IS 'a finite moment';
 
+-- Refuses a number out of range.
 CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint, highest bigint) RETURNS void
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
@@ -139,10 +134,9 @@ BEGIN
                                    format('Use a number from %s to %s.', lowest, highest));
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_number IS 'refuses a number out of range';
 
-CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[]
-    LANGUAGE plpgsql IMMUTABLE AS $$
+-- A list without nulls.
+CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF cardinality(list) > 1000 THEN
         RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'too many elements in ' || what,
@@ -153,10 +147,9 @@ BEGIN
     END IF;
     RETURN list;
 END $$;
-COMMENT ON FUNCTION idempotency.check_list IS 'a list without nulls';
 
-CREATE FUNCTION idempotency.check_writable(function text) RETURNS void
-    LANGUAGE plpgsql STABLE AS $$
+-- Refuses a transaction that cannot write.
+CREATE FUNCTION idempotency.check_writable(function text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF pg_is_in_recovery() THEN
         RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s during recovery', function);
@@ -165,13 +158,10 @@ BEGIN
             MESSAGE = format('cannot execute %s in a read-only transaction', function);
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_writable IS 'refuses a transaction that cannot write';
 
 -- The user whose call it is: a function with the rights of its owner sees itself as current_user.
-CREATE FUNCTION idempotency.caller() RETURNS name
-    LANGUAGE sql STABLE AS $$
+CREATE FUNCTION idempotency.caller() RETURNS name LANGUAGE sql STABLE AS $$
 SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name $$;
-COMMENT ON FUNCTION idempotency.caller IS 'the role of the session: of SET ROLE, or of its user';
 
 -- The headers of a response (RFC 9110), without those that are never kept.
 CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb
@@ -205,4 +195,3 @@ BEGIN
     END IF;
     RETURN headers;
 END $$;
-COMMENT ON FUNCTION idempotency.checked_headers IS 'headers of a response';

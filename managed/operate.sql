@@ -1,9 +1,9 @@
 -- What operators decide (src/claim/operator.cpp, src/operate).
 
+-- Writes a decision.
 CREATE FUNCTION idempotency.write_audit(action text, scope text DEFAULT NULL, principal text DEFAULT NULL, key text DEFAULT NULL,
     before jsonb DEFAULT NULL, after jsonb DEFAULT NULL, reason text DEFAULT NULL, role text DEFAULT NULL,
-    erased boolean DEFAULT false) RETURNS void
-    LANGUAGE plpgsql AS $$
+    erased boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     log_keys boolean := coalesce(nullif(current_setting('idempotency.log_keys', true), ''), 'off')::boolean;
 BEGIN
@@ -17,27 +17,24 @@ BEGIN
             'A trigger or rule on the table dropped the row.', 'Drop the trigger or rule, or let it keep every row.', '55000');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.write_audit IS 'writes a decision';
 
-CREATE FUNCTION idempotency.state_of(r idempotency.record) RETURNS jsonb
-    LANGUAGE sql VOLATILE AS $$
+-- What the audit says of a record.
+CREATE FUNCTION idempotency.state_of(r idempotency.record) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
 SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.status), 'attempt', (r).attempt,
     'status_code', (r).status_code,
     'alive', CASE WHEN s.status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
   FROM (SELECT idempotency.status_now(r) AS status) s $$;
-COMMENT ON FUNCTION idempotency.state_of IS 'what the audit says of a record';
 
+-- Whether this transaction has an open claim on a key.
 CREATE FUNCTION idempotency.own_open_claim(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql VOLATILE AS $$
 SELECT EXISTS (SELECT FROM idempotency.record t WHERE t.key = own_open_claim.key AND t.scope = own_open_claim.scope
     AND t.principal = own_open_claim.principal AND t.open_claim IN ('o', 't', 'q', 'r', 'l')
     AND t.written_in = pg_current_xact_id_if_assigned()) $$;
-COMMENT ON FUNCTION idempotency.own_open_claim IS 'whether this transaction has an open claim on a key';
 
 -- Refuses values that do not go with the action: the caller would believe that they are stored.
 CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb, error text, reason text)
-    RETURNS void
-    LANGUAGE plpgsql AS $$
+    RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     unused text;
 BEGIN
@@ -59,9 +56,8 @@ BEGIN
                                    'Say why it may be executed again.', '22004');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_resolution IS 'checks the arguments of a decision';
 
--- Of each decision about a record, a policy may want to know why.
+-- Refuses a decision without the reason that a policy requires.
 CREATE FUNCTION idempotency.require_reason(p idempotency.in_force, reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -70,17 +66,15 @@ BEGIN
                                    'Pass reason: it is kept in idempotency.audit.');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.require_reason IS 'refuses a decision without the reason that a policy requires';
 
-CREATE FUNCTION idempotency.is_for(action text, status "char") RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$
+-- Whether a decision is one for records of a status.
+CREATE FUNCTION idempotency.is_for(action text, status "char") RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE action WHEN 'reopen' THEN status IN ('f', 'x') ELSE status NOT IN ('c', 'f') END $$;
-COMMENT ON FUNCTION idempotency.is_for IS 'whether a decision is one for records of a status';
 
--- Under the lock. The old holder's token dies, and the record says who decided.
+-- Writes an operator's decision. Under the lock. The old holder's token dies, and the record says who
+-- decided.
 CREATE FUNCTION idempotency.rule(r idempotency.record, p idempotency.in_force, action text, status_code integer, body bytea,
-                                 headers jsonb, error text, reason text) RETURNS void
-    LANGUAGE plpgsql AS $$
+                                 headers jsonb, error text, reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     old constant idempotency.record := r;
     before constant jsonb := idempotency.state_of(r);
@@ -106,7 +100,6 @@ BEGIN
     END IF;
     PERFORM idempotency.write_audit(action, r.scope, r.principal, r.key, before, idempotency.state_of(r), reason);
 END $$;
-COMMENT ON FUNCTION idempotency.rule IS 'writes an operator''s decision';
 
 --: idem_operator_resolve plpgsql definer
 DECLARE
@@ -168,6 +161,7 @@ BEGIN
     RETURN true;
 END
 
+-- Forgets a record and all that is kept beside it.
 CREATE FUNCTION idempotency.remove_for_good(r idempotency.record, reason text, erase boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -177,9 +171,9 @@ BEGIN
     DELETE FROM idempotency.attempt a WHERE a.key = r.key AND a.scope = r.scope AND a.principal = r.principal;
     PERFORM idempotency.write_audit('forget', r.scope, r.principal, r.key, before => before, reason => reason, erased => erase);
 END $$;
-COMMENT ON FUNCTION idempotency.remove_for_good IS 'forgets a record and all that is kept beside it';
 
--- Of one of many. No record is waited for: running, passed, closed, or null if it may be decided.
+-- Looks at one of many records, and locks it if that is to be had. Of one of many. No record is waited for:
+-- running, passed, closed, or null if it may be decided.
 CREATE FUNCTION idempotency.look_at_idle(key text, scope text, principal text, OUT verdict text, OUT r idempotency.record)
     LANGUAGE plpgsql AS $$
 BEGIN
@@ -194,7 +188,6 @@ BEGIN
                         WHEN idempotency.lives(r, clock_timestamp()) THEN 'running' END;
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.look_at_idle IS 'looks at one of many records, and locks it if that is to be had';
 
 --: idem_operator_resolve_idle plpgsql definer
 DECLARE

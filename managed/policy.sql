@@ -1,20 +1,18 @@
 -- Which policy counts for a scope, and how policies are changed (src/config, src/operate/policy.cpp).
 
 -- How well a pattern fits a scope, or all scopes of another pattern: 0 not at all, exactly is best.
-CREATE FUNCTION idempotency.rank(pattern text, scope text) RETURNS integer
-    LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION idempotency.rank(pattern text, scope text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN pattern = scope THEN 100000
             WHEN strpos(pattern, '*') > 0 AND starts_with(scope, split_part(pattern, '*', 1))
             THEN strpos(pattern, '*') ELSE 0 END $$;
-COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits';
 
--- Settings are those of the module. Without it they are set by ALTER DATABASE or ALTER ROLE.
+-- A setting in microseconds, or bytes with unit 1. Settings are those of the module. Without it they are set
+-- by ALTER DATABASE or ALTER ROLE.
 CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURNS bigint
     LANGUAGE sql STABLE AS $$
 SELECT coalesce(idempotency.read_setting(name, current_setting(name, true), unit), value) $$;
-COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
 
--- The server does not know the ranges of these settings.
+-- The value of a setting. The server does not know the ranges of these settings.
 CREATE FUNCTION idempotency.read_setting(name text, given text, unit bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE STRICT AS $$
 DECLARE
@@ -32,24 +30,20 @@ BEGIN
     END IF;
     RETURN value;
 END $$;
-COMMENT ON FUNCTION idempotency.read_setting IS 'the value of a setting';
 
-CREATE FUNCTION idempotency.may_be_final(entry text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$
+-- Whether a policy may name an SQLSTATE as final.
+CREATE FUNCTION idempotency.may_be_final(entry text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 SELECT entry ~ '^([0-9A-Z]{2}|[0-9A-Z]{5})$' AND left(entry, 2) <> ALL ('{40,53,57,58,XX}') $$;
-COMMENT ON FUNCTION idempotency.may_be_final IS 'whether a policy may name an SQLSTATE as final';
 
-CREATE FUNCTION idempotency.are_error_statuses(map jsonb) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$
+-- Whether a map from errors to statuses is valid.
+CREATE FUNCTION idempotency.are_error_statuses(map jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 SELECT jsonb_typeof(map) = 'object' AND NOT EXISTS (
     SELECT FROM jsonb_each(CASE jsonb_typeof(map) WHEN 'object' THEN map END) e
      WHERE NOT idempotency.may_be_final(e.key)
         OR jsonb_typeof(e.value) <> 'number' OR e.value::text !~ '^[45][0-9]{2}$') $$;
-COMMENT ON FUNCTION idempotency.are_error_statuses IS 'whether a map from errors to statuses is valid';
 
--- What no constraint of the table says of a row; null: nothing.
-CREATE FUNCTION idempotency.unusable_column(p idempotency.policy) RETURNS text
-    LANGUAGE sql STABLE AS $$
+-- The column of a policy that idem_policy_set would not accept; null: none.
+CREATE FUNCTION idempotency.unusable_column(p idempotency.policy) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE
     WHEN (p).fingerprint_fields IS NOT NULL AND (cardinality((p).fingerprint_fields) = 0
          OR EXISTS (SELECT FROM unnest((p).fingerprint_fields) f WHERE idempotency.is_field(f) IS NOT TRUE)) THEN 'fingerprint_fields'
@@ -58,31 +52,26 @@ SELECT CASE
                   WHERE (h ~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$') IS NOT TRUE) THEN 'drop_headers'
     WHEN EXISTS (SELECT FROM unnest((p).final_errors) e WHERE idempotency.may_be_final(e) IS NOT TRUE) THEN 'final_errors'
     WHEN NOT idempotency.are_error_statuses((p).error_statuses) THEN 'error_statuses' END $$;
-COMMENT ON FUNCTION idempotency.unusable_column IS 'the column of a policy that idem_policy_set would not accept';
 
-CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- The ttl of a policy.
+CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
              idempotency.micros((p).max_ttl)) $$;
-COMMENT ON FUNCTION idempotency.ttl_of IS 'the ttl of a policy';
 
-CREATE FUNCTION idempotency.retention_of(p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- The retention of a policy.
+CREATE FUNCTION idempotency.retention_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)) $$;
-COMMENT ON FUNCTION idempotency.retention_of IS 'the retention of a policy';
 
-CREATE FUNCTION idempotency.lease_of(p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- The lease of a policy.
+CREATE FUNCTION idempotency.lease_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)),
              idempotency.micros((p).max_lease)) $$;
-COMMENT ON FUNCTION idempotency.lease_of IS 'the lease of a policy';
 
-CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- The largest body of a policy.
+CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)) $$;
-COMMENT ON FUNCTION idempotency.body_limit_of IS 'the largest body of a policy';
 
--- The values that count. An option left open is that of the setting, or the default.
+-- A policy with the values that count: an option left open is that of the setting, or the default.
 CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force
     LANGUAGE sql STABLE AS $$
 SELECT ROW(
@@ -110,34 +99,32 @@ SELECT ROW(
     coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false),
     coalesce((p).reason_required, false), coalesce((p).max_open_claims, 0)
 )::idempotency.in_force $$;
-COMMENT ON FUNCTION idempotency.values_of IS 'a policy with defaults filled in';
 
--- Nothing of the policy needs more than one statement: no role, no check, no history.
+-- Whether a policy has spans and numbers alone. Nothing of the policy needs more than one statement: no
+-- role, no check, no history.
 CREATE FUNCTION idempotency.is_plain(p idempotency.policy, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
 SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR (p).store_request OR (p).keep_history
         OR (p).encrypt OR (p).transactional_only OR (p).max_open_claims IS NOT NULL OR (p).on_missing_key = 'derive') IS NOT TRUE
        AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
                         (p).error_statuses, (p).allowed_role) = 0 $$;
-COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
 
+-- A row for each policy that fits a scope and is not plain.
 CREATE FUNCTION idempotency.policies_with_more(scope text, principal text) RETURNS SETOF integer
     LANGUAGE sql STABLE AS $$
 SELECT 1 FROM idempotency.policy p
  WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, scope) > 0 AND NOT idempotency.is_plain(p, principal) $$;
-COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy that fits a scope and is not plain';
 
-CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms
-    LANGUAGE sql STABLE AS $$
+-- The terms of a first attempt.
+CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms LANGUAGE sql STABLE AS $$
 SELECT ROW(idempotency.ttl_of(p), idempotency.retention_of(p), idempotency.lease_of(p), idempotency.body_limit_of(p),
            coalesce((p).on_large_body = 'omit', false),
            CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END
        )::idempotency.terms $$;
-COMMENT ON FUNCTION idempotency.terms_of IS 'the terms of a first attempt';
 
--- Volatile: it reads what is committed now, also after a wait for the table.
-CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy
-    LANGUAGE plpgsql AS $$
+-- The policy of a scope; null: none. Volatile: it reads what is committed now, also after a wait for the
+-- table.
+CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy LANGUAGE plpgsql AS $$
 DECLARE
     found idempotency.policy;
 BEGIN
@@ -146,26 +133,21 @@ BEGIN
      ORDER BY idempotency.rank(p.scope_pattern, policy_row.scope) DESC LIMIT 1;
     RETURN found;
 END $$;
-COMMENT ON FUNCTION idempotency.policy_row IS 'the policy of a scope; null: none';
 
--- A role that does not exist admits no user.
-CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean
-    LANGUAGE plpgsql STABLE
+-- Whether the caller has the rights of a role. A role that does not exist admits no user.
+CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean LANGUAGE plpgsql STABLE
     RETURN coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false);
-COMMENT ON FUNCTION idempotency.is_member IS 'whether the caller has the rights of a role';
 
-CREATE FUNCTION idempotency.refuse_encryption() RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Refuses a scope with encrypt.
+CREATE FUNCTION idempotency.refuse_encryption() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
         DETAIL = 'The policy of this scope has encrypt.',
         HINT = 'Use the module, or set the policy without encrypt.';
 END $$;
-COMMENT ON FUNCTION idempotency.refuse_encryption IS 'refuses a scope with encrypt';
 
 -- An error if the scope is closed to the caller, or its policy is not valid.
-CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force
-    LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
     fault text;
@@ -195,27 +177,24 @@ BEGIN
     END IF;
     RETURN idempotency.values_of(p);
 END $$;
-COMMENT ON FUNCTION idempotency.policy_for IS 'the policy of a scope for the caller';
 
 -- Null if the scope is open to the caller; else the role that it admits, or that the policy is not valid.
-CREATE FUNCTION idempotency.closure_of(scope text) RETURNS text
-    LANGUAGE sql STABLE AS $$
+CREATE FUNCTION idempotency.closure_of(scope text) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN idempotency.unusable_column(p) IS NOT NULL THEN 'invalid'
             WHEN p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN p.allowed_role::text END
   FROM idempotency.policy_row(scope) p $$;
-COMMENT ON FUNCTION idempotency.closure_of IS 'why a scope is closed to the caller';
 
 ---- memory: how long keys are remembered, and have been (core/policy.cpp) ----
 
--- Of one row: the span, and since when, and the shortest span before that.
+-- The memory of one policy: the span, and since when, and the shortest span before that.
 CREATE FUNCTION idempotency.memory_of_row(p idempotency.policy, OUT span bigint, OUT since timestamptz, OUT before bigint)
     LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN u.fault THEN 1 ELSE greatest((v).ttl, (v).retention) END,
        CASE WHEN u.fault THEN 'infinity'::timestamptz ELSE (p).since END,
        CASE WHEN u.fault THEN 1 ELSE coalesce(idempotency.micros((p).memory_before), greatest((v).ttl, (v).retention)) END
   FROM idempotency.values_of(p) v, LATERAL (SELECT idempotency.unusable_column(p) IS NOT NULL AS fault) u $$;
-COMMENT ON FUNCTION idempotency.memory_of_row IS 'the memory of one policy';
 
+-- How long keys of scopes are remembered, and have been.
 CREATE FUNCTION idempotency.memory_of(scopes text, without text DEFAULT NULL,
                                       OUT span bigint, OUT since timestamptz, OUT before bigint)
     LANGUAGE plpgsql STABLE AS $$
@@ -240,16 +219,15 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
-COMMENT ON FUNCTION idempotency.memory_of IS 'how long keys of scopes are remembered, and have been';
 
+-- Whether requests sent before a change may still come.
 CREATE FUNCTION idempotency.past_matters(span bigint, since timestamptz, now timestamptz) RETURNS boolean
     LANGUAGE sql STABLE AS $$ SELECT since IS NOT NULL AND idempotency.after(since, span) > now $$;
-COMMENT ON FUNCTION idempotency.past_matters IS 'whether requests sent before a change may still come';
 
+-- The shortest memory of a key since a request was first sent.
 CREATE FUNCTION idempotency.memory_since(scope text, first_sent timestamptz) RETURNS bigint
     LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN first_sent < m.since THEN least(m.span, m.before) ELSE m.span END FROM idempotency.memory_of(scope) m $$;
-COMMENT ON FUNCTION idempotency.memory_since IS 'the shortest memory of a key since a request was first sent';
 
 -- The past of a policy after a change of its memory to new_span.
 CREATE FUNCTION idempotency.changed_memory(pattern text, new_span bigint, now timestamptz,
@@ -267,17 +245,15 @@ BEGIN
         before := idempotency.days(old.before);
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.changed_memory IS 'the past of a policy after a change';
 
-CREATE FUNCTION idempotency.days(micros bigint) RETURNS interval
-    LANGUAGE sql IMMUTABLE AS $$
+-- Microseconds as an interval of days and time.
+CREATE FUNCTION idempotency.days(micros bigint) RETURNS interval LANGUAGE sql IMMUTABLE AS $$
 SELECT make_interval(days => (micros / 86400000000)::integer) + (micros % 86400000000) * interval '1 microsecond' $$;
-COMMENT ON FUNCTION idempotency.days IS 'microseconds as an interval of days and time';
 
 ---- changes ----
 
-CREATE FUNCTION idempotency.name_of_role(role regrole) RETURNS name
-    LANGUAGE plpgsql STABLE AS $$
+-- The name of a role.
+CREATE FUNCTION idempotency.name_of_role(role regrole) RETURNS name LANGUAGE plpgsql STABLE AS $$
 DECLARE
     name name := (SELECT r.rolname FROM pg_roles r WHERE r.oid = role);
 BEGIN
@@ -286,8 +262,8 @@ BEGIN
     END IF;
     RETURN name;
 END $$;
-COMMENT ON FUNCTION idempotency.name_of_role IS 'the name of a role';
 
+-- Refuses entries that are no fields of a request.
 CREATE FUNCTION idempotency.check_fields(fields text[], what text, purpose text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -301,8 +277,8 @@ BEGIN
             'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, a name that has ".", "[", "]", "*" or outer blanks.');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_fields IS 'refuses entries that are no fields of a request';
 
+-- Refuses an unknown word.
 CREATE FUNCTION idempotency.check_word(word text, what text, words text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -310,10 +286,9 @@ BEGIN
         PERFORM idempotency.refuse(format('invalid %s: "%s"', what, word), NULL, format('Use one of %s.', words));
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_word IS 'refuses an unknown word';
 
-CREATE FUNCTION idempotency.check_policy(p idempotency.policy) RETURNS void
-    LANGUAGE plpgsql STABLE AS $$
+-- Refuses what is no policy.
+CREATE FUNCTION idempotency.check_policy(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
     pattern constant text := 'A pattern is a scope, or the beginning of scopes followed by "*".';
     d idempotency.in_force := idempotency.values_of(p);
@@ -385,11 +360,9 @@ BEGIN
         PERFORM idempotency.refuse_encryption();
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_policy IS 'refuses what is no policy';
 
--- src/config/policy_guard.cpp
-CREATE FUNCTION idempotency.check_may_change(pattern text) RETURNS void
-    LANGUAGE plpgsql STABLE AS $$
+-- Refuses a change that loosens what binds the caller (src/config/policy_guard.cpp).
+CREATE FUNCTION idempotency.check_may_change(pattern text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
     role name;
 BEGIN
@@ -406,40 +379,36 @@ BEGIN
             'Ask a member of that role, or the owner of table idempotency.policy.', '42501');
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.check_may_change IS 'refuses a change that loosens what binds the caller';
 
+-- The options of a policy.
 CREATE FUNCTION idempotency.policy_as_json(pattern text) RETURNS jsonb
     LANGUAGE sql STABLE SET intervalstyle = 'postgres' AS $$
 SELECT jsonb_strip_nulls(to_jsonb(p)) - '{scope_pattern,since,memory_before,dropped}'::text[]
   FROM idempotency.policy p WHERE p.scope_pattern = pattern AND NOT p.dropped $$;
-COMMENT ON FUNCTION idempotency.policy_as_json IS 'the options of a policy';
 
-CREATE FUNCTION idempotency.remove_past_policies(but text, now timestamptz) RETURNS void
-    LANGUAGE sql AS $$
+-- Removes traces of dropped policies that no longer matter.
+CREATE FUNCTION idempotency.remove_past_policies(but text, now timestamptz) RETURNS void LANGUAGE sql AS $$
 DELETE FROM idempotency.policy p
  WHERE p.dropped AND p.scope_pattern <> but
    AND NOT (SELECT idempotency.past_matters(m.span, m.since, now) FROM idempotency.memory_of(p.scope_pattern) m) $$;
-COMMENT ON FUNCTION idempotency.remove_past_policies IS 'removes traces of dropped policies that no longer matter';
 
--- Spans are compared by their length, all other values as they are.
-CREATE FUNCTION idempotency.options_of(p idempotency.policy) RETURNS jsonb
-    LANGUAGE sql STABLE AS $$
+-- The options that a policy gives. Spans are compared by their length, all other values as they are.
+CREATE FUNCTION idempotency.options_of(p idempotency.policy) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT coalesce(jsonb_object_agg(e.key, CASE WHEN a.atttypid = 'interval'::regtype
                                              THEN to_jsonb(idempotency.micros((e.value #>> '{}')::interval)) ELSE e.value END), '{}')
   FROM jsonb_each(to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[]) e
   JOIN pg_attribute a ON a.attrelid = 'idempotency.policy'::regclass AND a.attname = e.key
  WHERE e.value <> 'null' $$;
-COMMENT ON FUNCTION idempotency.options_of IS 'the options that a policy gives';
 
+-- The options that a change of a policy resets, or gives another value.
 CREATE FUNCTION idempotency.differing(old jsonb, next jsonb, reset boolean) RETURNS text
     LANGUAGE sql STABLE AS $$
 SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
  WHERE a.attrelid = 'idempotency.policy'::regclass AND old -> a.attname IS DISTINCT FROM next -> a.attname
    AND (next ? a.attname::text) <> reset $$;
-COMMENT ON FUNCTION idempotency.differing IS 'the options that a change of a policy resets, or gives another value';
 
--- What protects records (core/policy.hpp, src/config/policy_weakening.cpp): more protects more. Of a role
--- any other value protects less.
+-- How much an option of a policy protects. What protects records (core/policy.hpp,
+-- src/config/policy_weakening.cpp): more protects more. Of a role any other value protects less.
 CREATE FUNCTION idempotency.strength(option text, p idempotency.policy) RETURNS bigint
     LANGUAGE sql STABLE AS $$
 SELECT CASE option
@@ -448,18 +417,17 @@ SELECT CASE option
        WHEN 'allowed_role' THEN NULL
        ELSE (to_jsonb(v) ->> option)::boolean::integer END
   FROM idempotency.values_of(p) v $$;
-COMMENT ON FUNCTION idempotency.strength IS 'how much an option of a policy protects';
 
-CREATE FUNCTION idempotency.said_of(option text, p idempotency.policy) RETURNS text
-    LANGUAGE sql STABLE AS $$
+-- The value of an option as a warning has it.
+CREATE FUNCTION idempotency.said_of(option text, p idempotency.policy) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE option
        WHEN 'retention' THEN idempotency.days(idempotency.strength(option, p))::text
        WHEN 'allowed_role' THEN coalesce((p).allowed_role, 'none')
        ELSE to_jsonb(v) ->> option END
   FROM idempotency.values_of(p) v $$;
-COMMENT ON FUNCTION idempotency.said_of IS 'the value of an option as a warning has it';
 
--- Before the policy with a pattern becomes another one, or is dropped: then the next one that fits counts.
+-- Warns of what a change weakens, and refuses it without a reason. Before the policy with a pattern becomes
+-- another one, or is dropped: then the next one that fits counts.
 CREATE FUNCTION idempotency.check_weakening(pattern text, next idempotency.policy, reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -486,7 +454,6 @@ BEGIN
             USING DETAIL = format('Policy "%s" had the stronger value.', old.scope_pattern);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION idempotency.check_weakening IS 'warns of what a change weakens, and refuses it without a reason';
 
 -- Writes the checked row. The table is locked: changes wait for each other, readers do not wait. False if
 -- the policy has these options already.
@@ -520,7 +487,6 @@ BEGIN
     PERFORM idempotency.remove_past_policies(p.scope_pattern, now);
     RETURN true;
 END $$;
-COMMENT ON FUNCTION idempotency.write_policy IS 'writes a policy';
 
 --: idem_administrator_policy_set plpgsql definer
 DECLARE

@@ -38,13 +38,11 @@ CREATE TYPE idempotency.in_force AS (
     final_errors text[], error_statuses jsonb, allowed_role name, keep_history boolean,
     encrypt boolean, transactional_only boolean, reason_required boolean, max_open_claims integer
 );
-COMMENT ON TYPE idempotency.in_force IS 'the values of a policy that count for a scope';
 
--- What a grant needs of a plain policy.
+-- Spans and limits of a first attempt by a plain policy.
 CREATE TYPE idempotency.terms AS (
     ttl bigint, retention bigint, lease bigint, body_limit bigint, omit_large_body boolean, if_silent "char"
 );
-COMMENT ON TYPE idempotency.terms IS 'spans and limits of a first attempt';
 
 -- The arguments of idem_begin, idem_once and idem_execute, and what follows from them by the policy.
 CREATE TYPE idempotency.question AS (
@@ -56,4 +54,3 @@ CREATE TYPE idempotency.question AS (
     -- what follows
     fingerprint_of integer, excluded text[], retention bigint, memory bigint
 );
-COMMENT ON TYPE idempotency.question IS 'what a caller asks of a key';

@@ -1,6 +1,7 @@
 -- idem_grant and idem_revoke: plain GRANT and REVOKE by the caller, who must own the functions
 -- (src/operate/rights.cpp).
 
+-- The functions that idem_grant grants with a right.
 CREATE FUNCTION idempotency.routines(of_right text) RETURNS text
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
@@ -16,18 +17,17 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
             WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]
             WHEN 'operator' THEN '{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,is_erased,check_forget}'::name[] END)
        END $$;
-COMMENT ON FUNCTION idempotency.routines IS 'the functions that idem_grant grants with a right';
 
-CREATE FUNCTION idempotency.rights_of(role regrole) RETURNS jsonb
-    LANGUAGE sql STABLE AS $$
+-- What a role may call.
+CREATE FUNCTION idempotency.rights_of(role regrole) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT jsonb_build_object(
     'protocol', coalesce(bool_or(p.proname = 'idem_begin'), false),
     'operator', coalesce(bool_or(p.proname = 'idem_resolve'), false),
     'administrator', coalesce(bool_or(p.proname = 'idem_cleanup'), false))
   FROM pg_proc p, aclexplode(p.proacl) a
  WHERE p.pronamespace = to_regnamespace('@extschema@') AND a.grantee = role $$;
-COMMENT ON FUNCTION idempotency.rights_of IS 'what a role may call';
 
+-- Grants or revokes, and writes it down.
 CREATE FUNCTION idempotency.change_rights(function text, action text, role regrole, rights text[], reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -52,7 +52,6 @@ BEGIN
     PERFORM idempotency.write_audit(action, role => (SELECT r.rolname FROM pg_roles r WHERE r.oid = role),
                                     before => before, after => idempotency.rights_of(role), reason => reason);
 END $$;
-COMMENT ON FUNCTION idempotency.change_rights IS 'grants or revokes, and writes it down';
 
 --: idem_owner_grant plpgsql
 BEGIN

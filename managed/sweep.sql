@@ -4,7 +4,8 @@
 -- leave no trace: such old snapshots are refused (trace_kept). Of younger ones the part of their keys in
 -- idempotency.removal says so.
 
--- Locked rows are skipped. The conditions stand twice: a row that was just taken over stays.
+-- Removes records that ended long ago. Locked rows are skipped. The conditions stand twice: a row that was
+-- just taken over stays.
 CREATE FUNCTION idempotency.sweep_old(most bigint, grace interval DEFAULT '0') RETURNS bigint
     LANGUAGE plpgsql AS $$
 DECLARE
@@ -23,12 +24,11 @@ BEGIN
     GET DIAGNOSTICS swept = ROW_COUNT;
     RETURN swept;
 END $$;
-COMMENT ON FUNCTION idempotency.sweep_old IS 'removes records that ended long ago';
 
--- Beside one of 64 grants, where idem_cleanup may never be called. Only of what has expired long ago: its
--- removal needs no trace, and the caller keeps what it locks until its transaction ends.
-CREATE FUNCTION idempotency.sweep_beside_call() RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Removes some records that have expired long ago. Beside one of 64 grants, where idem_cleanup may never be
+-- called. Only of what has expired long ago: its removal needs no trace, and the caller keeps what it locks
+-- until its transaction ends.
+CREATE FUNCTION idempotency.sweep_beside_call() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     most constant bigint := least(idempotency.setting('idempotency.sweep_beside_calls', 1, 100), 10000);
 BEGIN
@@ -36,10 +36,9 @@ BEGIN
         PERFORM idempotency.sweep_old(most, idempotency.trace_kept());
     END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.sweep_beside_call IS 'removes some records that have expired long ago';
 
-CREATE FUNCTION idempotency.sweep_young(most bigint) RETURNS bigint
-    LANGUAGE plpgsql AS $$
+-- Removes records that ended lately, and leaves a trace.
+CREATE FUNCTION idempotency.sweep_young(most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
     swept bigint;
@@ -60,7 +59,6 @@ BEGIN
     GET DIAGNOSTICS swept = ROW_COUNT;
     RETURN swept;
 END $$;
-COMMENT ON FUNCTION idempotency.sweep_young IS 'removes records that ended lately, and leaves a trace';
 
 -- When a claim in progress is given up; null: by this policy never.
 CREATE FUNCTION idempotency.given_up_at(r idempotency.record, p idempotency.in_force, is_last boolean) RETURNS timestamptz
@@ -69,10 +67,9 @@ SELECT CASE WHEN (r).finished_at IS NOT NULL OR (r).lease_until IS NULL THEN NUL
             WHEN (p).abandon_after = 0 THEN CASE WHEN is_last THEN (r).lease_until END
             WHEN (p).on_abandon = 'unknown' AND (r).if_silent = 'u' THEN NULL
             ELSE idempotency.after((r).lease_until, (p).abandon_after) END $$;
-COMMENT ON FUNCTION idempotency.given_up_at IS 'when a claim is given up';
 
-CREATE FUNCTION idempotency.abandon(most bigint) RETURNS bigint
-    LANGUAGE plpgsql AS $$
+-- Decides claims by on_abandon.
+CREATE FUNCTION idempotency.abandon(most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     old idempotency.record;
     r idempotency.record;
@@ -125,10 +122,9 @@ BEGIN
     END LOOP;
     RETURN abandoned;
 END $$;
-COMMENT ON FUNCTION idempotency.abandon IS 'decides claims by on_abandon';
 
-CREATE FUNCTION idempotency.sweep_aged(most bigint) RETURNS bigint
-    LANGUAGE plpgsql AS $$
+-- Removes expired attempts and decisions.
+CREATE FUNCTION idempotency.sweep_aged(most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     kept constant bigint := idempotency.setting('idempotency.audit_retention', 1000000, 31536000000000);
     attempts bigint;
@@ -143,11 +139,10 @@ BEGIN
     END IF;
     RETURN attempts + decisions;
 END $$;
-COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and decisions';
 
--- A link is logged by a later transaction than that which made it.
-CREATE FUNCTION idempotency.link_and_log() RETURNS void
-    LANGUAGE plpgsql SET jit = off AS $$
+-- Links decisions, and logs the newest link. A link is logged by a later transaction than that which made
+-- it.
+CREATE FUNCTION idempotency.link_and_log() RETURNS void LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
     done record;
 BEGIN
@@ -156,7 +151,6 @@ BEGIN
     IF done.linked > 0 AND current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
     IF done.log_number IS NOT NULL THEN RAISE LOG 'idempotency: audit=%:%', done.log_number, done.log_link; END IF;
 END $$;
-COMMENT ON FUNCTION idempotency.link_and_log IS 'links decisions, and logs the newest link';
 
 --: idem_staff_audit_verify plpgsql definer
 BEGIN
