@@ -49,6 +49,7 @@ group_checks() {
     check "its check sees what names a mirror or registry" "$ROOT/test/check_hosts_test"
     check "promises of docs/reliability.md and docs/security.md name existing tests, and excerpts match their files" \
         "$ROOT/test/check_promises"
+    check "the tables of docs/scaling/plan.md are those of its script" "$ROOT/test/plan_test"
     check "files and functions that documents and comments name are there, and none is listed twice" \
         "$ROOT/test/check_names"
     check "its check finds stale names" "$ROOT/test/check_names_test"
