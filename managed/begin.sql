@@ -209,17 +209,20 @@ CREATE FUNCTION idempotency.packed(r idempotency.record) RETURNS text
 CREATE FUNCTION idempotency.unpacked(packed text) RETURNS idempotency.record
     LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT packed::idempotency.record $$;
 
--- Refuses a claim above max_open_claims. Of the principal, in a scope whose policy limits them. Other
--- transactions' claims count from their commit on.
-CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Whether the principal may have one more claim. Other transactions' claims count from their commit on.
+CREATE FUNCTION idempotency.has_room(q idempotency.question, most integer) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT most > (SELECT count(*) FROM (
+    SELECT FROM idempotency.record t
+     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.scope = (q).scope AND t.principal = (q).principal
+       AND idempotency.lives(t, clock_timestamp())
+       AND (t.open_claim IN ('t', 'q', 'r') AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE
+     LIMIT most) live) $$;
+
+-- Refuses a claim above max_open_claims.
+CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF most <= (SELECT count(*) FROM (
-            SELECT FROM idempotency.record t
-             WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.scope = q.scope AND t.principal = q.principal
-               AND idempotency.lives(t, clock_timestamp())
-               AND (t.open_claim IN ('t', 'q', 'r') AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE
-             LIMIT most) live) THEN
+    IF NOT idempotency.has_room(q, most) THEN
         PERFORM idempotency.refuse('too many open claims',
             'The policy of this scope has max_open_claims, and the principal has that many claims with a lease.',
             'Retry when one of them has ended, or its lease has.', '53400');
@@ -254,7 +257,11 @@ BEGIN
         n.excluded := q.excluded;
     END IF;
     n.operation := coalesce(q.operation, n.operation);
-    IF p.store_request AND q.request IS NOT NULL THEN n.request := q.request; END IF;
+    IF p.store_request THEN
+        n.request := coalesce(q.request, n.request);
+        n.method := coalesce(q.method, n.method);
+        n.path := coalesce(q.path, n.path);
+    END IF;
     n.status := 'i';
     n.attempt := n.attempt + 1;
     n.token := idempotency.next_token(old);
@@ -572,7 +579,7 @@ BEGIN
     SELECT CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
                  AND (t.operation <> plain_answer.operation) IS NOT TRUE
                  AND (t.fingerprint = CASE WHEN plain_answer.fingerprint IS NOT NULL THEN plain_answer.fingerprint
-                                           WHEN has_request THEN idempotency.plain_fingerprint(plain_answer.request, method, path)
+                                           WHEN has_request THEN idempotency.plain_fingerprint(plain_answer.request, plain_answer.method, plain_answer.path)
                                            END) IS NOT FALSE
                  AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
                 THEN idempotency.claim_of('replay', NULL, CASE t.status WHEN 'c' THEN 'completed' ELSE 'failed' END, t) END AS claim

@@ -75,11 +75,11 @@ CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
     LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(greatest(micros, 0) / 1000000.0) $$;
 
 -- A record in an explanation.
-CREATE FUNCTION idempotency.record_object(r idempotency.record, status "char") RETURNS jsonb
+CREATE FUNCTION idempotency.record_object(r idempotency.record, status "char", due_at timestamptz) RETURNS jsonb
     LANGUAGE sql VOLATILE AS $$
 SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(status), 'attempt', (r).attempt,
     'created_at', (r).created_at, 'claimed_at', (r).claimed_at, 'finished_at', (r).finished_at,
-    'next_attempt_at', (r).next_attempt_at,
+    'next_attempt_at', (r).next_attempt_at, 'due_at', due_at,
     'expires_at', CASE WHEN isfinite((r).expires_at) THEN (r).expires_at END,
     'retained_until', CASE WHEN isfinite((r).retained_until) THEN (r).retained_until END,
     'removable_at', CASE WHEN (r).finished_at IS NOT NULL AND status <> 'u' AND isfinite((r).retained_until) THEN (r).retained_until END,
@@ -210,7 +210,7 @@ BEGIN
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
-            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status) END, lease_seen, holder, request_seen,
+            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status, idempotency.due_at(r, p)) END, lease_seen, holder, request_seen,
             (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
                         CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
                         'source', o.source, 'origin', o.origin)))

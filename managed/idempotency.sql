@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '383f8bda5acdf7a4';
+    digest constant text := '8077d5a1fa2eb5b5';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -61,6 +61,8 @@ CREATE TABLE idempotency.record (
     state           jsonb,
     holder          text,
     request         jsonb,
+    method          text,
+    path            text,
     counted         text[],
     excluded        text[],
     resolved_by     text,
@@ -77,6 +79,8 @@ CREATE TABLE idempotency.record (
     sealed_state    bytea,
     sealed_holder   bytea,
     sealed_request  bytea,
+    sealed_method   bytea,
+    sealed_path     bytea,
     -- The key first: it distinguishes rows in one comparison, while scope and principal are mostly the
     -- same. An operator who knows only the key can use the index, too.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
@@ -102,6 +106,8 @@ COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execut
 COMMENT ON COLUMN idempotency.record.omit_large_body IS 'policy at the claim: whether a body over the limit is left out';
 COMMENT ON COLUMN idempotency.record.body_limit IS 'policy at the claim: largest body in bytes';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
+COMMENT ON COLUMN idempotency.record.method IS 'the request''s method, where the policy stores requests';
+COMMENT ON COLUMN idempotency.record.path IS 'the request''s path, where the policy stores requests';
 COMMENT ON COLUMN idempotency.record.counted IS 'fields that the fingerprint covers; null: all, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.excluded IS 'fields that the fingerprint leaves out; null: none, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.sealed_by IS 'id of the key that encrypted values of this record';
@@ -120,7 +126,9 @@ ALTER TABLE idempotency.record
     ALTER COLUMN sealed_recovery_point SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_state SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_holder SET STORAGE EXTERNAL,
-    ALTER COLUMN sealed_request SET STORAGE EXTERNAL;
+    ALTER COLUMN sealed_request SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_method SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_path SET STORAGE EXTERNAL;
 -- What this edition has beside the objects of the module. The module keeps an open claim in the memory
 -- of the backend; here it is a row from the grant on, and the row says whose it is.
 ALTER TABLE idempotency.record
@@ -190,7 +198,12 @@ CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 --; index idempotency.record_outstanding
 -- Claims in progress and records to decide, oldest first. A record that is written with its result has
 -- no entry. Because of this index, the end of a leased claim is not a HOT update.
-CREATE INDEX record_outstanding ON idempotency.record (claimed_at) WHERE status = ANY ('{i,u,x}'::"char"[]);
+CREATE INDEX record_outstanding ON idempotency.record (status, claimed_at) WHERE status = ANY ('{i,u,x}'::"char"[]);
+--; index idempotency.record_due
+-- Failed attempts that may be repeated, by the end of their pause: those that idem_claim_due grants. A record
+-- that is written with another result has no entry. With the end of the ttl, records past it are passed over
+-- without a look at the table.
+CREATE INDEX record_due ON idempotency.record (scope, next_attempt_at, expires_at) WHERE status = 'r';
 --; index idempotency.record_sealed_by
 -- The records that each key has encrypted. A record in the clear has no entry.
 CREATE INDEX record_sealed_by ON idempotency.record (sealed_by) WHERE sealed_by IS NOT NULL;
@@ -724,7 +737,8 @@ CREATE INDEX attempt_retained_until ON idempotency.attempt (retained_until);
 CREATE INDEX attempt_sealed_by ON idempotency.attempt (sealed_by) WHERE sealed_by IS NOT NULL;
 --; routine idempotency.granted_here
 -- The grants of a cluster: see rights.cpp.
-CREATE FUNCTION idempotency.granted_here(role name, operator boolean, administrator boolean) RETURNS boolean
+CREATE FUNCTION idempotency.granted_here(role name, operator boolean, administrator boolean, worker boolean)
+    RETURNS boolean
     LANGUAGE sql STRICT SET search_path = pg_catalog, pg_temp
     AS $body$
 SELECT true
@@ -744,8 +758,9 @@ CREATE TABLE idempotency.granted (
     role          name NOT NULL,
     operator      boolean NOT NULL,
     administrator boolean NOT NULL,
+    worker        boolean NOT NULL,
     CONSTRAINT granted_pkey PRIMARY KEY (role),
-    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator, administrator))
+    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator, administrator, worker))
 );
 --; other
 COMMENT ON TABLE idempotency.granted IS 'grants of idem_grant in a cluster, on every node; empty on a single server';
@@ -808,7 +823,7 @@ SELECT scope, principal COLLATE "C" AS principal, key,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
-       fingerprint, operation, request, resolved_by, sealed_by, idempotency.this_node() AS node
+       fingerprint, operation, request, method, path, resolved_by, sealed_by, idempotency.this_node() AS node
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 --; view idempotency.attempts
@@ -971,6 +986,31 @@ COMMENT ON VIEW idempotency.sweeper_here IS 'the sweeper of this node';
 CREATE VIEW idempotency.sweeper AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.sweeper_here);
 COMMENT ON VIEW idempotency.sweeper IS 'last visit of a sweeper to this database, and its backlog';
+--; routine idempotency.due_by_scope
+CREATE FUNCTION idempotency.due_by_scope(OUT scope text, OUT records bigint, OUT oldest timestamptz)
+    RETURNS SETOF record
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $body$
+SELECT d.scope::text, count(*), min(d.since) FROM (
+    SELECT t.scope, t.next_attempt_at AS since FROM idempotency.record t
+     WHERE t.status = 'r' AND t.next_attempt_at <= clock_timestamp() AND t.expires_at > clock_timestamp()
+     UNION ALL
+    SELECT t.scope, t.lease_until FROM idempotency.record t
+     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.lease_until <= clock_timestamp()) d
+ GROUP BY d.scope
+$body$;
+COMMENT ON FUNCTION idempotency.due_by_scope IS 'per scope, the records of this node that a worker may take, and since when the oldest is due';
+--; view idempotency.due_here
+CREATE VIEW idempotency.due_here AS
+SELECT scope, sum(records)::bigint AS records, min(oldest) AS oldest,
+       GREATEST(clock_timestamp() - min(oldest), '0') AS age, idempotency.this_node() AS node
+  FROM idempotency.due_by_scope()
+ GROUP BY scope;
+COMMENT ON VIEW idempotency.due_here IS 'the records of this node that are due, per scope';
+--; view idempotency.due
+CREATE VIEW idempotency.due AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.due_here);
+COMMENT ON VIEW idempotency.due IS 'retryable records past their pause, and claims with an expired lease, per scope';
 --; routine idempotency.scope_stats
 CREATE FUNCTION idempotency.scope_stats(
     OUT scope text,
@@ -1155,6 +1195,25 @@ CREATE TYPE @extschema@.idem_claim AS (
 );
 --; other
 COMMENT ON TYPE @extschema@.idem_claim IS 'result of idem_begin, idem_execute and idem_get';
+--; type @extschema@.idem_due
+CREATE TYPE @extschema@.idem_due AS (
+    key            text,
+    scope          text,
+    principal      text,
+    token          bigint,
+    attempt        integer,
+    operation      text,
+    method         text,
+    path           text,
+    request        jsonb,
+    recovery_point text,
+    state          jsonb,
+    error          text,
+    created_at     timestamptz,
+    lease_until    timestamptz
+);
+--; other
+COMMENT ON TYPE @extschema@.idem_due IS 'a record that idem_claim_due has granted';
 --; type @extschema@.idem_response
 CREATE TYPE @extschema@.idem_response AS (
     status_code integer,
@@ -2468,18 +2527,22 @@ COMMENT ON FUNCTION idempotency.packed IS 'a row as text, the same in sessions w
 CREATE FUNCTION idempotency.unpacked(packed text) RETURNS idempotency.record
     LANGUAGE sql STABLE SET datestyle = 'ISO' AS $$ SELECT packed::idempotency.record $$;
 COMMENT ON FUNCTION idempotency.unpacked IS 'a record from its text';
+--; routine idempotency.has_room
+-- Whether the principal may have one more claim. Other transactions' claims count from their commit on.
+CREATE FUNCTION idempotency.has_room(q idempotency.question, most integer) RETURNS boolean
+    LANGUAGE sql VOLATILE AS $$
+SELECT most > (SELECT count(*) FROM (
+    SELECT FROM idempotency.record t
+     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.scope = (q).scope AND t.principal = (q).principal
+       AND idempotency.lives(t, clock_timestamp())
+       AND (t.open_claim IN ('t', 'q', 'r') AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE
+     LIMIT most) live) $$;
+COMMENT ON FUNCTION idempotency.has_room IS 'whether the principal may have one more claim';
 --; routine idempotency.require_room
--- Refuses a claim above max_open_claims. Of the principal, in a scope whose policy limits them. Other
--- transactions' claims count from their commit on.
-CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void
-    LANGUAGE plpgsql AS $$
+-- Refuses a claim above max_open_claims.
+CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF most <= (SELECT count(*) FROM (
-            SELECT FROM idempotency.record t
-             WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.scope = q.scope AND t.principal = q.principal
-               AND idempotency.lives(t, clock_timestamp())
-               AND (t.open_claim IN ('t', 'q', 'r') AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE
-             LIMIT most) live) THEN
+    IF NOT idempotency.has_room(q, most) THEN
         PERFORM idempotency.refuse('too many open claims',
             'The policy of this scope has max_open_claims, and the principal has that many claims with a lease.',
             'Retry when one of them has ended, or its lease has.', '53400');
@@ -2515,7 +2578,11 @@ BEGIN
         n.excluded := q.excluded;
     END IF;
     n.operation := coalesce(q.operation, n.operation);
-    IF p.store_request AND q.request IS NOT NULL THEN n.request := q.request; END IF;
+    IF p.store_request THEN
+        n.request := coalesce(q.request, n.request);
+        n.method := coalesce(q.method, n.method);
+        n.path := coalesce(q.path, n.path);
+    END IF;
     n.status := 'i';
     n.attempt := n.attempt + 1;
     n.token := idempotency.next_token(old);
@@ -2563,7 +2630,7 @@ COMMENT ON FUNCTION idempotency.grant_claim IS 'writes the row of a granted clai
 CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record, any_lease boolean DEFAULT false)
     RETURNS idempotency.record LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE idempotency.record t SET (status, if_silent, body_omitted, omit_large_body, status_code, attempt, body_limit, token, lease_us, backend_pid, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at, finished_at, backend_start, fingerprint, operation, headers, body, error, reference, recovery_point, state, holder, request, counted, excluded, resolved_by, sealed_by, salt, sealed_fingerprint, sealed_headers, sealed_body, sealed_error, sealed_reference, sealed_recovery_point, sealed_state, sealed_holder, sealed_request, written_in, open_claim, before) = ROW(n.status, n.if_silent, n.body_omitted, n.omit_large_body, n.status_code, n.attempt, n.body_limit, n.token, n.lease_us, n.backend_pid, n.fingerprint_of, n.created_at, n.claimed_at, n.expires_at, n.retained_until, n.lease_until, n.next_attempt_at, n.finished_at, n.backend_start, n.fingerprint, n.operation, n.headers, n.body, n.error, n.reference, n.recovery_point, n.state, n.holder, n.request, n.counted, n.excluded, n.resolved_by, n.sealed_by, n.salt, n.sealed_fingerprint, n.sealed_headers, n.sealed_body, n.sealed_error, n.sealed_reference, n.sealed_recovery_point, n.sealed_state, n.sealed_holder, n.sealed_request, n.written_in, n.open_claim, n.before)
+    UPDATE idempotency.record t SET (status, if_silent, body_omitted, omit_large_body, status_code, attempt, body_limit, token, lease_us, backend_pid, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at, finished_at, backend_start, fingerprint, operation, headers, body, error, reference, recovery_point, state, holder, request, method, path, counted, excluded, resolved_by, sealed_by, salt, sealed_fingerprint, sealed_headers, sealed_body, sealed_error, sealed_reference, sealed_recovery_point, sealed_state, sealed_holder, sealed_request, sealed_method, sealed_path, written_in, open_claim, before) = ROW(n.status, n.if_silent, n.body_omitted, n.omit_large_body, n.status_code, n.attempt, n.body_limit, n.token, n.lease_us, n.backend_pid, n.fingerprint_of, n.created_at, n.claimed_at, n.expires_at, n.retained_until, n.lease_until, n.next_attempt_at, n.finished_at, n.backend_start, n.fingerprint, n.operation, n.headers, n.body, n.error, n.reference, n.recovery_point, n.state, n.holder, n.request, n.method, n.path, n.counted, n.excluded, n.resolved_by, n.sealed_by, n.salt, n.sealed_fingerprint, n.sealed_headers, n.sealed_body, n.sealed_error, n.sealed_reference, n.sealed_recovery_point, n.sealed_state, n.sealed_holder, n.sealed_request, n.sealed_method, n.sealed_path, n.written_in, n.open_claim, n.before)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
        AND t.token = old.token AND t.status = old.status
        AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent));
@@ -2852,7 +2919,7 @@ BEGIN
     SELECT CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
                  AND (t.operation <> plain_answer.operation) IS NOT TRUE
                  AND (t.fingerprint = CASE WHEN plain_answer.fingerprint IS NOT NULL THEN plain_answer.fingerprint
-                                           WHEN has_request THEN idempotency.plain_fingerprint(plain_answer.request, method, path)
+                                           WHEN has_request THEN idempotency.plain_fingerprint(plain_answer.request, plain_answer.method, plain_answer.path)
                                            END) IS NOT FALSE
                  AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
                 THEN idempotency.claim_of('replay', NULL, CASE t.status WHEN 'c' THEN 'completed' ELSE 'failed' END, t) END AS claim
@@ -2992,6 +3059,102 @@ CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE OF claimed_at O
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (NEW.status = 'i')
     EXECUTE FUNCTION idempotency.claim_left_open();
+--; routine idempotency.active_scopes
+-- Records that are due (src/claim/due.cpp, src/store/due.cpp). The lock of a key is tried as FOR UPDATE
+-- SKIP LOCKED tries that of a row: workers side by side get different records. The row is locked in the
+-- same way, for a session that ignores our lock.
+
+-- The scopes with records that may be due.
+CREATE FUNCTION idempotency.active_scopes(pattern text) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    prefix text := left(pattern, -1);
+BEGIN
+    IF right(pattern, 1) <> '*' THEN RETURN ARRAY[pattern]; END IF;
+    RETURN ARRAY(
+        WITH RECURSIVE retryable (scope) AS (
+            SELECT min(t.scope) FROM idempotency.record t WHERE t.status = 'r' AND t.scope >= prefix
+             UNION ALL
+            SELECT (SELECT min(t.scope) FROM idempotency.record t WHERE t.status = 'r' AND t.scope > s.scope)
+              FROM retryable s WHERE starts_with(s.scope, prefix))
+        SELECT s.scope FROM retryable s WHERE starts_with(s.scope, prefix)
+         UNION
+        SELECT t.scope FROM idempotency.record t
+         WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND starts_with(t.scope, prefix));
+END $$;
+COMMENT ON FUNCTION idempotency.active_scopes IS 'the scopes with records that may be due';
+--; routine idempotency.due_records
+-- Records that are due since later than a moment, oldest first: so many, and those with the time of the last.
+CREATE FUNCTION idempotency.due_records(scopes text[], since_after timestamptz, now timestamptz, most bigint)
+    RETURNS TABLE (found_key text, found_scope text, found_principal text, since timestamptz) LANGUAGE sql STABLE AS $$
+SELECT d.key, d.scope, d.principal, d.since FROM (
+    SELECT r.* FROM (SELECT unnest(scopes) COLLATE "C" AS scope) s CROSS JOIN LATERAL (
+        SELECT t.key, t.scope, t.principal, t.next_attempt_at AS since FROM idempotency.record t
+         WHERE t.status = 'r' AND t.scope = s.scope AND t.next_attempt_at > since_after
+           AND t.next_attempt_at <= now AND t.expires_at > now
+         ORDER BY t.next_attempt_at FETCH FIRST (most) ROWS WITH TIES) r
+     UNION ALL
+    SELECT t.key, t.scope, t.principal, least(t.lease_until, now) FROM idempotency.record t
+     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.scope = ANY (scopes)
+       AND (t.lease_until <= now OR t.backend_pid IS NOT NULL) AND least(t.lease_until, now) > since_after) d
+ ORDER BY d.since FETCH FIRST (most) ROWS WITH TIES $$;
+COMMENT ON FUNCTION idempotency.due_records IS 'records that are due since later than a moment, oldest first: so many, and those with the time of the last';
+--; routine idempotency.claim_if_due
+-- Claims a record if it is due and free. Null if it is not, or if its transaction has to pass it over.
+CREATE FUNCTION idempotency.claim_if_due(key text, scope text, principal text, lease interval, holder text)
+    RETURNS idempotency.record LANGUAGE plpgsql AS $$
+DECLARE
+    q idempotency.question;
+    p idempotency.in_force := idempotency.policy_for(scope);
+    r idempotency.record;
+    granted idempotency.record;
+    lock constant integer := idempotency.lock_of(key, scope, principal);
+    now timestamptz;
+    execution text;
+BEGIN
+    IF (p.principal_required AND principal = '') OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = claim_if_due.key AND t.scope = claim_if_due.scope AND t.principal = claim_if_due.principal FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND OR r.sealed_by IS NOT NULL
+       OR (r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned()) THEN
+        RETURN NULL;
+    END IF;
+    q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        CASE WHEN NOT p.transactional_only THEN lease END, NULL, NULL, NULL, false, false, false, holder, NULL);
+    q.without_request := true;
+    q := idempotency.settle(q, p);
+    now := clock_timestamp();
+    execution := idempotency.execution_of(idempotency.reason_for(r, q, p, now));
+    IF execution IS NULL OR execution NOT IN ('retry', 'takeover')
+       OR (p.max_open_claims > 0 AND NOT q.transactional AND NOT idempotency.has_room(q, p.max_open_claims)) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM idempotency.require_sight(q, r, lock);
+    granted := idempotency.grant_claim(q, p, r, execution, now);
+    IF granted.token IS NOT NULL AND p.keep_history AND r.status = 'i' THEN
+        PERFORM idempotency.keep_attempt(p, r, 'taken_over');
+    END IF;
+    RETURN granted;
+END $$;
+COMMENT ON FUNCTION idempotency.claim_if_due IS 'claims a record if it is due and free';
+--; routine idempotency.claim_if_seen
+-- Passes a record over that the transaction's snapshot is too old for. Its savepoint gives lock and row back.
+CREATE FUNCTION idempotency.claim_if_seen(key text, scope text, principal text, lease interval, holder text)
+    RETURNS idempotency.record LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN idempotency.claim_if_due(key, scope, principal, lease, holder);
+EXCEPTION WHEN serialization_failure THEN
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION idempotency.claim_if_seen IS 'passes a record over that the transaction''s snapshot is too old for';
+--; routine idempotency.due_at
+-- When a worker may take the record, if nothing changes; null: never.
+CREATE FUNCTION idempotency.due_at(r idempotency.record, p idempotency.in_force) RETURNS timestamptz
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN (r).status = 'r' THEN CASE WHEN ((r).resolved_by IS NOT NULL OR NOT used_up) AND (r).next_attempt_at < (r).expires_at
+                                            THEN (r).next_attempt_at END
+            WHEN (r).status = 'i' AND (r).if_silent = 't' AND NOT used_up AND (p).on_lease_expiry <> 'unknown' THEN (r).lease_until END
+  FROM (SELECT (p).max_attempts > 0 AND (r).attempt >= (p).max_attempts AS used_up) x $$;
+COMMENT ON FUNCTION idempotency.due_at IS 'when a worker may take the record, if nothing changes; null: never';
 --; routine idempotency.check_size
 -- The end of a claim, and what its holder does before (src/claim/holder.cpp, result.cpp, history.cpp).
 
@@ -4107,11 +4270,11 @@ CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
 COMMENT ON FUNCTION idempotency.seconds IS 'microseconds as seconds';
 --; routine idempotency.record_object
 -- A record in an explanation.
-CREATE FUNCTION idempotency.record_object(r idempotency.record, status "char") RETURNS jsonb
+CREATE FUNCTION idempotency.record_object(r idempotency.record, status "char", due_at timestamptz) RETURNS jsonb
     LANGUAGE sql VOLATILE AS $$
 SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(status), 'attempt', (r).attempt,
     'created_at', (r).created_at, 'claimed_at', (r).claimed_at, 'finished_at', (r).finished_at,
-    'next_attempt_at', (r).next_attempt_at,
+    'next_attempt_at', (r).next_attempt_at, 'due_at', due_at,
     'expires_at', CASE WHEN isfinite((r).expires_at) THEN (r).expires_at END,
     'retained_until', CASE WHEN isfinite((r).retained_until) THEN (r).retained_until END,
     'removable_at', CASE WHEN (r).finished_at IS NOT NULL AND status <> 'u' AND isfinite((r).retained_until) THEN (r).retained_until END,
@@ -4141,7 +4304,8 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
        WHEN to_regnamespace('@extschema@') THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{idem_begin,idem_checkpoint,idem_complete,idem_execute,idem_extend,idem_fail,idem_get,idem_once,idem_release,idem_unknown}'::name[]
             WHEN 'operator' THEN '{idem_attempts,idem_audit_verify,idem_await_claims,idem_erase,idem_erase_decisions,idem_explain,idem_forget,idem_forget_principal,idem_policy,idem_resolve,idem_resolve_all,idem_resolve_idle}'::name[]
-            WHEN 'administrator' THEN '{idem_audit_verify,idem_cleanup,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_stats_reset,idem_verify_sealed}'::name[] END)
+            WHEN 'administrator' THEN '{idem_audit_verify,idem_cleanup,idem_policy,idem_policy_alter,idem_policy_drop,idem_policy_set,idem_reseal,idem_stats_reset,idem_verify_sealed}'::name[]
+            WHEN 'worker' THEN '{idem_claim_due}'::name[] END)
        -- The parts of those that run with the rights of their caller.
        WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]
@@ -4154,7 +4318,8 @@ CREATE FUNCTION idempotency.rights_of(role regrole) RETURNS jsonb LANGUAGE sql S
 SELECT jsonb_build_object(
     'protocol', coalesce(bool_or(p.proname = 'idem_begin'), false),
     'operator', coalesce(bool_or(p.proname = 'idem_resolve'), false),
-    'administrator', coalesce(bool_or(p.proname = 'idem_cleanup'), false))
+    'administrator', coalesce(bool_or(p.proname = 'idem_cleanup'), false),
+    'worker', coalesce(bool_or(p.proname = 'idem_claim_due'), false))
   FROM pg_proc p, aclexplode(p.proacl) a
  WHERE p.pronamespace = to_regnamespace('@extschema@') AND a.grantee = role $$;
 COMMENT ON FUNCTION idempotency.rights_of IS 'what a role may call';
@@ -4705,6 +4870,61 @@ END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_get IS 'read a record and decide nothing; works on a standby';
 REVOKE ALL ON FUNCTION @extschema@.idem_get FROM PUBLIC;
+--; routine @extschema@.idem_claim_due
+----------------------------------------------------------------------------------------------------
+-- For workers
+----------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.idem_claim_due(
+    scope text,
+    max_claims integer DEFAULT 1,
+    lease interval DEFAULT NULL,
+    holder text DEFAULT NULL
+) RETURNS SETOF @extschema@.idem_due
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $body$
+DECLARE
+    now constant timestamptz := clock_timestamp();
+    batch constant integer := greatest(2 * max_claims, 100);
+    scopes text[];
+    since_after timestamptz := '-infinity';
+    found record;
+    looked integer := batch;
+    granted integer := 0;
+    r idempotency.record;
+BEGIN
+    PERFORM idempotency.check_name(scope, 'scope', true);
+    IF max_claims IS NULL THEN
+        PERFORM idempotency.refuse('max_claims must not be null', NULL, 'Pass a value.', '22004');
+    END IF;
+    PERFORM idempotency.check_number(max_claims, 'max_claims', 1, 1000);
+    PERFORM idempotency.checked_span(lease, 'lease');
+    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
+    PERFORM idempotency.check_writable('idem_claim_due()');
+    scopes := ARRAY(SELECT s FROM unnest(idempotency.active_scopes(scope COLLATE "C")) s
+                     WHERE idempotency.closure_of(s) IS NULL AND (idempotency.policy_row(s)).encrypt IS NOT TRUE);
+    WHILE looked >= batch AND granted < max_claims AND cardinality(scopes) > 0 LOOP
+        looked := 0;
+        FOR found IN SELECT * FROM idempotency.due_records(scopes, since_after, now, batch) LOOP
+            looked := looked + 1;
+            since_after := found.since;
+            IF idempotency.snapshot_is_fixed() THEN
+                r := idempotency.claim_if_seen(found.found_key, found.found_scope, found.found_principal, lease, holder);
+            ELSE
+                r := idempotency.claim_if_due(found.found_key, found.found_scope, found.found_principal, lease, holder);
+            END IF;
+            CONTINUE WHEN r.token IS NULL;
+            RETURN NEXT ROW(r.key, r.scope, r.principal, r.token, r.attempt, r.operation, r.method, r.path, r.request,
+                r.recovery_point, r.state, r.error, r.created_at, r.lease_until)::@extschema@.idem_due;
+            granted := granted + 1;
+            EXIT WHEN granted >= max_claims;
+        END LOOP;
+    END LOOP;
+END
+$body$;
+COMMENT ON FUNCTION @extschema@.idem_claim_due
+    IS 'claim up to max_claims records that are due, oldest first; those that another session has are passed over';
+REVOKE ALL ON FUNCTION @extschema@.idem_claim_due FROM PUBLIC;
 --; routine @extschema@.idem_resolve
 ----------------------------------------------------------------------------------------------------
 -- For operators
@@ -4899,7 +5119,7 @@ BEGIN
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
-            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status) END, lease_seen, holder, request_seen,
+            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status, idempotency.due_at(r, p)) END, lease_seen, holder, request_seen,
             (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
                         CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
                         'source', o.source, 'origin', o.origin)))
@@ -5486,24 +5706,26 @@ CREATE FUNCTION @extschema@.idem_grant(
     role regrole,
     operator boolean DEFAULT false,
     reason text DEFAULT NULL,
-    administrator boolean DEFAULT false
+    administrator boolean DEFAULT false,
+    worker boolean DEFAULT false
 ) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
     PERFORM idempotency.change_rights('GRANT', 'grant', role, ARRAY['protocol', CASE WHEN operator THEN 'operator' END,
-                                                                    CASE WHEN administrator THEN 'administrator' END], reason);
+                                                                    CASE WHEN administrator THEN 'administrator' END,
+                                                                    CASE WHEN worker THEN 'worker' END], reason);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_grant
-    IS 'let a role call the protocol, and the functions for operators or administrators if wanted';
+    IS 'let a role call the protocol, and the functions for operators, administrators or workers if wanted';
 REVOKE ALL ON FUNCTION @extschema@.idem_grant FROM PUBLIC;
 --; routine @extschema@.idem_revoke
 CREATE FUNCTION @extschema@.idem_revoke(role regrole, reason text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    PERFORM idempotency.change_rights('REVOKE', 'revoke', role, '{protocol,operator,administrator}', reason);
+    PERFORM idempotency.change_rights('REVOKE', 'revoke', role, '{protocol,operator,administrator,worker}', reason);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_revoke IS 'take back the grants of idem_grant';
@@ -5691,13 +5913,13 @@ GRANT EXECUTE ON FUNCTION idempotency.is_record TO PUBLIC;
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.idem_audit_verify TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.claim_lives, idempotency.this_node, idempotency.of_nodes,
-    idempotency.claims_here, idempotency.backlog, idempotency.scope_stats, idempotency.tables_here,
-    idempotency.keys_here TO pg_monitor, pg_read_all_data;
+    idempotency.claims_here, idempotency.backlog, idempotency.due_by_scope, idempotency.scope_stats,
+    idempotency.tables_here, idempotency.keys_here TO pg_monitor, pg_read_all_data;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned,
-    idempotency.unknown, idempotency.exhausted, idempotency.sweeper,
+    idempotency.unknown, idempotency.exhausted, idempotency.due, idempotency.sweeper,
     idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.encryption_keys_here,
     idempotency.in_flight_here, idempotency.abandoned_here, idempotency.unknown_here,
-    idempotency.exhausted_here, idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
+    idempotency.exhausted_here, idempotency.due_here, idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
     idempotency.decisions, idempotency.decisions_here TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,
@@ -5767,7 +5989,7 @@ DECLARE
     right_asked text;
     names text[];
 BEGIN
-    FOREACH right_asked IN ARRAY '{protocol,operator,administrator}'::text[] LOOP
+    FOREACH right_asked IN ARRAY '{protocol,operator,administrator,worker}'::text[] LOOP
         EXECUTE format('SELECT string_to_array(idempotency.routines(%L), '', '')',
                        CASE WHEN knows_administrators THEN right_asked ELSE (right_asked <> 'protocol')::text END) INTO names;
         all_callers := all_callers || (SELECT coalesce(jsonb_agg(jsonb_build_object('of_right', right_asked, 'role', c.grantee)), '[]') FROM (

@@ -11,7 +11,8 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
        WHEN to_regnamespace('@extschema@') THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN /*PROTOCOL_FUNCTIONS*/::name[]
             WHEN 'operator' THEN /*OPERATOR_FUNCTIONS*/::name[]
-            WHEN 'administrator' THEN /*ADMINISTRATOR_FUNCTIONS*/::name[] END)
+            WHEN 'administrator' THEN /*ADMINISTRATOR_FUNCTIONS*/::name[]
+            WHEN 'worker' THEN /*WORKER_FUNCTIONS*/::name[] END)
        -- The parts of those that run with the rights of their caller.
        WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]
@@ -23,7 +24,8 @@ CREATE FUNCTION idempotency.rights_of(role regrole) RETURNS jsonb LANGUAGE sql S
 SELECT jsonb_build_object(
     'protocol', coalesce(bool_or(p.proname = 'idem_begin'), false),
     'operator', coalesce(bool_or(p.proname = 'idem_resolve'), false),
-    'administrator', coalesce(bool_or(p.proname = 'idem_cleanup'), false))
+    'administrator', coalesce(bool_or(p.proname = 'idem_cleanup'), false),
+    'worker', coalesce(bool_or(p.proname = 'idem_claim_due'), false))
   FROM pg_proc p, aclexplode(p.proacl) a
  WHERE p.pronamespace = to_regnamespace('@extschema@') AND a.grantee = role $$;
 
@@ -56,10 +58,11 @@ END $$;
 --: idem_owner_grant plpgsql
 BEGIN
     PERFORM idempotency.change_rights('GRANT', 'grant', role, ARRAY['protocol', CASE WHEN operator THEN 'operator' END,
-                                                                    CASE WHEN administrator THEN 'administrator' END], reason);
+                                                                    CASE WHEN administrator THEN 'administrator' END,
+                                                                    CASE WHEN worker THEN 'worker' END], reason);
 END
 
 --: idem_owner_revoke plpgsql
 BEGIN
-    PERFORM idempotency.change_rights('REVOKE', 'revoke', role, '{protocol,operator,administrator}', reason);
+    PERFORM idempotency.change_rights('REVOKE', 'revoke', role, '{protocol,operator,administrator,worker}', reason);
 END

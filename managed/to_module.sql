@@ -179,7 +179,7 @@ BEGIN
         IF one.kind = 'TABLE' THEN EXECUTE format('GRANT USAGE ON SCHEMA idempotency TO %s', one.role); END IF;
     END LOOP;
     IF owner <> current_user::regrole THEN
-        EXECUTE format('SELECT %s.idem_grant(%L::regrole, true, %L::text, true)', place, owner, 'owned the edition without C');
+        EXECUTE format('SELECT %s.idem_grant(%L::regrole, true, %L::text, true, true)', place, owner, 'owned the edition without C');
         EXECUTE format('GRANT USAGE ON SCHEMA idempotency TO %s', owner);
         -- It reads all views, as it did, by the functions that pg_monitor has.
         EXECUTE (SELECT format('GRANT SELECT ON %s TO %s', string_agg(c.oid::regclass::text, ', '), owner) FROM pg_class c
@@ -188,6 +188,6 @@ BEGIN
                   WHERE p.pronamespace = 'idempotency'::regnamespace AND a.grantee = 'pg_monitor'::regrole);
     END IF;
     PERFORM set_config('search_path', path_before, true);
-    RAISE NOTICE 'idempotency is the module now; % is its operator and administrator', owner;
+    RAISE NOTICE 'idempotency is the module now; % is its operator, administrator and worker', owner;
 END
 $to_module$;

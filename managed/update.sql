@@ -57,7 +57,7 @@ DECLARE
     right_asked text;
     names text[];
 BEGIN
-    FOREACH right_asked IN ARRAY '{protocol,operator,administrator}'::text[] LOOP
+    FOREACH right_asked IN ARRAY '{protocol,operator,administrator,worker}'::text[] LOOP
         EXECUTE format('SELECT string_to_array(idempotency.routines(%L), '', '')',
                        CASE WHEN knows_administrators THEN right_asked ELSE (right_asked <> 'protocol')::text END) INTO names;
         all_callers := all_callers || (SELECT coalesce(jsonb_agg(jsonb_build_object('of_right', right_asked, 'role', c.grantee)), '[]') FROM (

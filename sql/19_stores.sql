@@ -39,6 +39,8 @@ BEGIN
     PERFORM FROM idem_begin(name || ', at once', scope => 'stores');
     PERFORM idem_complete(name || ', at once', 200, 'made'::text, scope => 'stores');
     COMMIT;
+    PERFORM idem_begin(name || ', again', scope => 'stores');
+    PERFORM idem_fail(name || ', again', retryable => true, scope => 'stores');
     SELECT token INTO prolonged FROM idem_begin(name || ', left', scope => 'stores');
     SELECT token INTO claimed FROM idem_begin(name || ', later', scope => 'stores');
     COMMIT;

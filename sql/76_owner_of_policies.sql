@@ -29,7 +29,7 @@ MERGE INTO idempotency.policy p USING (VALUES (1)) v ON true WHEN MATCHED THEN D
 WITH gone AS (DELETE FROM idempotency.policy RETURNING *) SELECT count(*) FROM gone;
 TRUNCATE idempotency.policy;
 ALTER TABLE idempotency.policy DISABLE TRIGGER owner_writes;
-INSERT INTO idempotency.granted VALUES ('regress_writer', true, true);
+INSERT INTO idempotency.granted VALUES ('regress_writer', true, true, true);
 TRUNCATE idempotency.granted;
 $$);
 COPY idempotency.policy (scope_pattern) FROM stdin;
@@ -46,7 +46,7 @@ RESET ROLE;
 
 -- The owner writes, as a restore does; and each role with the owner's rights.
 UPDATE idempotency.policy SET ttl = '3 days' WHERE scope_pattern = 'closed';
-INSERT INTO idempotency.granted VALUES ('regress_nobody', false, false);
+INSERT INTO idempotency.granted VALUES ('regress_nobody', false, false, false);
 DELETE FROM idempotency.granted;
 TRUNCATE idempotency.policy, idempotency.granted;
 DROP VIEW mine;

@@ -3,8 +3,8 @@
 --
 -- Every role may call a function unless its rights are revoked here. idem_grant grants the revoked ones
 -- by the beginning of their symbol in the library: idem_operator_ to operators only, idem_administrator_
--- to administrators only, idem_staff_ to both, idem_owner_ to no role, all others to every role that it is
--- called for.
+-- to administrators only, idem_staff_ to both, idem_worker_ to workers only, idem_owner_ to no role, all
+-- others to every role that it is called for.
 
 \echo Use "CREATE EXTENSION idempotency" to load this file. \quit
 
@@ -61,6 +61,8 @@ CREATE TABLE idempotency.record (
     state           jsonb,
     holder          text,
     request         jsonb,
+    method          text,
+    path            text,
     counted         text[],
     excluded        text[],
     resolved_by     text,
@@ -77,6 +79,8 @@ CREATE TABLE idempotency.record (
     sealed_state    bytea,
     sealed_holder   bytea,
     sealed_request  bytea,
+    sealed_method   bytea,
+    sealed_path     bytea,
     -- The key first: it distinguishes rows in one comparison, while scope and principal are mostly the
     -- same. An operator who knows only the key can use the index, too.
     CONSTRAINT record_pkey PRIMARY KEY (key, scope, principal),
@@ -101,6 +105,8 @@ COMMENT ON COLUMN idempotency.record.operation IS 'the function that idem_execut
 COMMENT ON COLUMN idempotency.record.omit_large_body IS 'policy at the claim: whether a body over the limit is left out';
 COMMENT ON COLUMN idempotency.record.body_limit IS 'policy at the claim: largest body in bytes';
 COMMENT ON COLUMN idempotency.record.lease_us IS 'lease of the claim in microseconds';
+COMMENT ON COLUMN idempotency.record.method IS 'the request''s method, where the policy stores requests';
+COMMENT ON COLUMN idempotency.record.path IS 'the request''s path, where the policy stores requests';
 COMMENT ON COLUMN idempotency.record.counted IS 'fields that the fingerprint covers; null: all, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.excluded IS 'fields that the fingerprint leaves out; null: none, or the caller gave the fingerprint';
 COMMENT ON COLUMN idempotency.record.sealed_by IS 'id of the key that encrypted values of this record';
@@ -120,14 +126,21 @@ ALTER TABLE idempotency.record
     ALTER COLUMN sealed_recovery_point SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_state SET STORAGE EXTERNAL,
     ALTER COLUMN sealed_holder SET STORAGE EXTERNAL,
-    ALTER COLUMN sealed_request SET STORAGE EXTERNAL;
+    ALTER COLUMN sealed_request SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_method SET STORAGE EXTERNAL,
+    ALTER COLUMN sealed_path SET STORAGE EXTERNAL;
 
 -- The end of retention.
 CREATE INDEX record_retained_until ON idempotency.record (retained_until);
 
 -- Claims in progress and records to decide, oldest first. A record that is written with its result has
 -- no entry. Because of this index, the end of a leased claim is not a HOT update.
-CREATE INDEX record_outstanding ON idempotency.record (claimed_at) WHERE status = ANY ('{i,u,x}'::"char"[]);
+CREATE INDEX record_outstanding ON idempotency.record (status, claimed_at) WHERE status = ANY ('{i,u,x}'::"char"[]);
+
+-- Failed attempts that may be repeated, by the end of their pause: those that idem_claim_due grants. A record
+-- that is written with another result has no entry. With the end of the ttl, records past it are passed over
+-- without a look at the table.
+CREATE INDEX record_due ON idempotency.record (scope, next_attempt_at, expires_at) WHERE status = 'r';
 
 -- The records that each key has encrypted. A record in the clear has no entry.
 CREATE INDEX record_sealed_by ON idempotency.record (sealed_by) WHERE sealed_by IS NOT NULL;
@@ -609,7 +622,8 @@ SELECT pg_extension_config_dump('idempotency.record', '');
 SELECT pg_extension_config_dump('idempotency.policy', '');
 
 -- The grants of a cluster: see rights.cpp.
-CREATE FUNCTION idempotency.granted_here(role name, operator boolean, administrator boolean) RETURNS boolean
+CREATE FUNCTION idempotency.granted_here(role name, operator boolean, administrator boolean, worker boolean)
+    RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'idem_owner_granted_here';
 COMMENT ON FUNCTION idempotency.granted_here IS 'applies a row of idempotency.granted on this node';
 
@@ -621,8 +635,9 @@ CREATE TABLE idempotency.granted (
     role          name NOT NULL,
     operator      boolean NOT NULL,
     administrator boolean NOT NULL,
+    worker        boolean NOT NULL,
     CONSTRAINT granted_pkey PRIMARY KEY (role),
-    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator, administrator))
+    CONSTRAINT granted_here CHECK (idempotency.granted_here(role, operator, administrator, worker))
 );
 COMMENT ON TABLE idempotency.granted IS 'grants of idem_grant in a cluster, on every node; empty on a single server';
 -- A row of another role would give rights on nodes that are added later.
@@ -672,7 +687,7 @@ SELECT scope, principal COLLATE "C" AS principal, key,
        backend_pid IS NOT NULL AS held, created_at, claimed_at, finished_at, lease_until,
        next_attempt_at, NULLIF(expires_at, 'infinity') AS expires_at,
        NULLIF(retained_until, 'infinity') AS retained_until,
-       fingerprint, operation, request, resolved_by, sealed_by, idempotency.this_node() AS node
+       fingerprint, operation, request, method, path, resolved_by, sealed_by, idempotency.this_node() AS node
   FROM idempotency.record;
 COMMENT ON VIEW idempotency.records IS 'the records, with statuses as words and without tokens';
 
@@ -813,6 +828,22 @@ COMMENT ON VIEW idempotency.sweeper_here IS 'the sweeper of this node';
 CREATE VIEW idempotency.sweeper AS
 SELECT * FROM idempotency.of_nodes(NULL::idempotency.sweeper_here);
 COMMENT ON VIEW idempotency.sweeper IS 'last visit of a sweeper to this database, and its backlog';
+
+CREATE FUNCTION idempotency.due_by_scope(OUT scope text, OUT records bigint, OUT oldest timestamptz)
+    RETURNS SETOF record
+    LANGUAGE c AS 'MODULE_PATHNAME', 'idem_due_by_scope';
+COMMENT ON FUNCTION idempotency.due_by_scope IS 'per scope, the records of this node that a worker may take, and since when the oldest is due';
+
+CREATE VIEW idempotency.due_here AS
+SELECT scope, sum(records)::bigint AS records, min(oldest) AS oldest,
+       GREATEST(clock_timestamp() - min(oldest), '0') AS age, idempotency.this_node() AS node
+  FROM idempotency.due_by_scope()
+ GROUP BY scope;
+COMMENT ON VIEW idempotency.due_here IS 'the records of this node that are due, per scope';
+
+CREATE VIEW idempotency.due AS
+SELECT * FROM idempotency.of_nodes(NULL::idempotency.due_here);
+COMMENT ON VIEW idempotency.due IS 'retryable records past their pause, and claims with an expired lease, per scope';
 
 CREATE FUNCTION idempotency.scope_stats(
     OUT scope text,
@@ -971,6 +1002,24 @@ CREATE TYPE @extschema@.idem_claim AS (
     expires_at     timestamptz
 );
 COMMENT ON TYPE @extschema@.idem_claim IS 'result of idem_begin, idem_execute and idem_get';
+
+CREATE TYPE @extschema@.idem_due AS (
+    key            text,
+    scope          text,
+    principal      text,
+    token          bigint,
+    attempt        integer,
+    operation      text,
+    method         text,
+    path           text,
+    request        jsonb,
+    recovery_point text,
+    state          jsonb,
+    error          text,
+    created_at     timestamptz,
+    lease_until    timestamptz
+);
+COMMENT ON TYPE @extschema@.idem_due IS 'a record that idem_claim_due has granted';
 
 CREATE TYPE @extschema@.idem_response AS (
     status_code integer,
@@ -1263,6 +1312,21 @@ COMMENT ON FUNCTION @extschema@.idem_get IS 'read a record and decide nothing; w
 REVOKE ALL ON FUNCTION @extschema@.idem_get FROM PUBLIC;
 
 ----------------------------------------------------------------------------------------------------
+-- For workers
+----------------------------------------------------------------------------------------------------
+
+CREATE FUNCTION @extschema@.idem_claim_due(
+    scope text,
+    max_claims integer DEFAULT 1,
+    lease interval DEFAULT NULL,
+    holder text DEFAULT NULL
+) RETURNS SETOF @extschema@.idem_due
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_worker_claim_due';
+COMMENT ON FUNCTION @extschema@.idem_claim_due
+    IS 'claim up to max_claims records that are due, oldest first; those that another session has are passed over';
+REVOKE ALL ON FUNCTION @extschema@.idem_claim_due FROM PUBLIC;
+
+----------------------------------------------------------------------------------------------------
 -- For operators
 ----------------------------------------------------------------------------------------------------
 
@@ -1550,11 +1614,12 @@ CREATE FUNCTION @extschema@.idem_grant(
     role regrole,
     operator boolean DEFAULT false,
     reason text DEFAULT NULL,
-    administrator boolean DEFAULT false
+    administrator boolean DEFAULT false,
+    worker boolean DEFAULT false
 ) RETURNS void
     LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_owner_grant';
 COMMENT ON FUNCTION @extschema@.idem_grant
-    IS 'let a role call the protocol, and the functions for operators or administrators if wanted';
+    IS 'let a role call the protocol, and the functions for operators, administrators or workers if wanted';
 REVOKE ALL ON FUNCTION @extschema@.idem_grant FROM PUBLIC;
 
 CREATE FUNCTION @extschema@.idem_revoke(role regrole, reason text DEFAULT NULL) RETURNS void
@@ -1681,13 +1746,13 @@ GRANT EXECUTE ON FUNCTION idempotency.link_decisions, idempotency.remove_old_dec
 GRANT USAGE ON SCHEMA idempotency TO pg_monitor;
 GRANT EXECUTE ON FUNCTION @extschema@.idem_audit_verify TO pg_monitor;
 GRANT EXECUTE ON FUNCTION idempotency.claim_lives, idempotency.this_node, idempotency.of_nodes,
-    idempotency.claims_here, idempotency.backlog, idempotency.scope_stats, idempotency.tables_here,
-    idempotency.keys_here TO pg_monitor, pg_read_all_data;
+    idempotency.claims_here, idempotency.backlog, idempotency.due_by_scope, idempotency.scope_stats,
+    idempotency.tables_here, idempotency.keys_here TO pg_monitor, pg_read_all_data;
 GRANT SELECT ON idempotency.policies, idempotency.in_flight, idempotency.abandoned,
-    idempotency.unknown, idempotency.exhausted, idempotency.sweeper,
+    idempotency.unknown, idempotency.exhausted, idempotency.due, idempotency.sweeper,
     idempotency.stats, idempotency.stores, idempotency.encryption_keys, idempotency.encryption_keys_here,
     idempotency.in_flight_here, idempotency.abandoned_here, idempotency.unknown_here,
-    idempotency.exhausted_here, idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
+    idempotency.exhausted_here, idempotency.due_here, idempotency.sweeper_here, idempotency.stats_here, idempotency.stores_here,
     idempotency.decisions, idempotency.decisions_here TO pg_monitor;
 GRANT SELECT (scope, principal, key, status, attempt, status_code, body_omitted, recovery_point, holder,
               held, created_at, claimed_at, finished_at, lease_until, next_attempt_at, expires_at,

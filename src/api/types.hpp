@@ -94,6 +94,43 @@ inline constexpr Field<ClaimField> kClaimFields[] = {
 };
 static_assert(in_order(kClaimFields), "each field of idem_claim stands at its number");
 
+// The result of idem_claim_due.
+enum class DueField {
+    Key,
+    Scope,
+    Principal,
+    Token,
+    Attempt,
+    Operation,
+    Method,
+    Path,
+    Request,
+    RecoveryPoint,
+    State,
+    Error,
+    CreatedAt,
+    LeaseUntil,
+    Count
+};
+
+inline constexpr Field<DueField> kDueFields[] = {
+    {DueField::Key, "key", TEXTOID},
+    {DueField::Scope, "scope", TEXTOID},
+    {DueField::Principal, "principal", TEXTOID},
+    {DueField::Token, "token", INT8OID},
+    {DueField::Attempt, "attempt", INT4OID},
+    {DueField::Operation, "operation", TEXTOID},
+    {DueField::Method, "method", TEXTOID},
+    {DueField::Path, "path", TEXTOID},
+    {DueField::Request, "request", JSONBOID},
+    {DueField::RecoveryPoint, "recovery_point", TEXTOID},
+    {DueField::State, "state", JSONBOID},
+    {DueField::Error, "error", TEXTOID},
+    {DueField::CreatedAt, "created_at", TIMESTAMPTZOID},
+    {DueField::LeaseUntil, "lease_until", TIMESTAMPTZOID},
+};
+static_assert(in_order(kDueFields), "each field of idem_due stands at its number");
+
 // A response, as an operation of idem_execute may return it.
 enum class ResponseField { StatusCode, Headers, Body, Count };
 

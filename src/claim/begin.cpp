@@ -45,18 +45,7 @@ void look(const Settled& question, Turn* turn) {
     store::Look look = store::find(question.id, record);
     turn->answer.has_record = look.found;
     turn->now = GetCurrentTimestamp();
-    core::Terms terms = question.terms;
-    terms.now = turn->now;
-    core::Known facts;
-    if (look.found) {
-        facts = facts_of(*record, turn->now);
-        // The end of a session says nothing to a fixed snapshot: what the session has committed may
-        // be newer. There only the lease counts.
-        if (question.fixed != nullptr) facts.holder_gone = false;
-        facts.same_fingerprint = same_request(*record, question);
-        record->status = core::status_at(facts, terms);
-    }
-    core::Decision decision = core::decide(look.found ? &facts : nullptr, terms);
+    core::Decision decision = decision_about(look.found ? record : nullptr, question, turn->now);
     turn->answer.decision = decision;
     // What takes the place of an old record goes on with nothing of it, so that a sweeper who is
     // removing it is not waited for.
@@ -180,6 +169,19 @@ Answer answer_to(const Settled& question) {
 }
 
 }  // namespace
+
+core::Decision decision_about(store::Record* record, const Settled& question, TimestampTz now) {
+    core::Terms terms = question.terms;
+    terms.now = now;
+    if (record == nullptr) return core::decide(nullptr, terms);
+    core::Known facts = facts_of(*record, now);
+    // The end of a session says nothing to a fixed snapshot: what the session has committed may be
+    // newer. There only the lease counts.
+    if (question.fixed != nullptr) facts.holder_gone = false;
+    facts.same_fingerprint = same_request(*record, question);
+    record->status = core::status_at(facts, terms);
+    return core::decide(&facts, terms);
+}
 
 Answer begin(const Question& question) {
     pg::require_writable(question.function);

@@ -8,6 +8,10 @@
 
 namespace idem::claim {
 
+// The decision about a record that was found at `now` (nullptr: none), whose status becomes the one
+// of that moment.
+core::Decision decision_about(store::Record* record, const Settled& question, TimestampTz now);
+
 // Answers with one row of the outcome table. With Execute, the transaction holds the claim.
 Answer begin(const Question& question);
 

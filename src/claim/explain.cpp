@@ -4,6 +4,7 @@
 #include "claim/explain.hpp"
 
 #include "claim/abandon.hpp"
+#include "claim/due.hpp"
 #include "claim/sealing.hpp"
 #include "claim/state.hpp"
 #include "request/fingerprint.hpp"
@@ -50,7 +51,10 @@ Explanation explain(const Question& asked) {
     result.forecast = result.closed != nullptr ? forecast_of_same(question) : foresee(question);
     const Answer& seen = result.forecast.seen;
     if (result.closed == nullptr && seen.has_record) add_comparison(&result);
-    if (seen.has_record) result.given_up_at = given_up_at(seen.record, policy);
+    if (seen.has_record) {
+        result.given_up_at = given_up_at(seen.record, policy);
+        result.due_at = due_at(seen.record, policy);
+    }
     result.lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
     bool differ = result.same == false || result.incomparable != Incomparable::No;
     if (!differ || seen.record.request.is_null() || asked.request == nullptr) return result;

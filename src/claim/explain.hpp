@@ -13,6 +13,7 @@ struct Explanation {
     Settled question;
     Forecast forecast{};
     TimestampTz given_up_at = pg::kNoTime;  // by a sweeper; kNoTime: never
+    TimestampTz due_at = pg::kNoTime;       // for a worker; kNoTime: never
     bool lacks_fingerprint = false;  // idem_begin itself would refuse the call for the want of one
     // Whether the record is of the same request; none: nothing to compare.
     std::optional<bool> same{};

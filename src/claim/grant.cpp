@@ -41,6 +41,8 @@ store::Record inherited(const Answer& answer, TimestampTz now) {
     record.excluded = row.excluded;
     record.operation = row.operation;
     record.request = row.request;
+    record.method = row.method;
+    record.path = row.path;
     record.error = row.error;
     record.resolved_by = row.resolved_by;
     record.recovery_point = row.recovery_point;
@@ -62,8 +64,10 @@ void set_request(const Settled& question, store::Record* record) {
         record->excluded = question.excluded;
     }
     if (asked.operation != nullptr) record->operation = asked.operation;
-    if (question.policy.values.store_request && asked.request != nullptr)
-        record->request = asked.request;
+    if (!question.policy.values.store_request) return;
+    if (asked.request != nullptr) record->request = asked.request;
+    if (asked.method != nullptr) record->method = asked.method;
+    if (asked.path != nullptr) record->path = asked.path;
 }
 
 store::Record new_attempt(const Settled& question, const Answer& answer, TimestampTz now) {
@@ -115,22 +119,36 @@ bool follows_silence(const Answer& answer) {
     pg_unreachable();
 }
 
-// An error unless the work will see every effect of the attempts before.
-void require_sight(const Settled& question, const Answer& answer, TimestampTz now) {
-    if (question.fixed == nullptr) return;
+// Whether the work will see every effect of the attempts before.
+enum class Sight { Full, UnseenAttempt, UnseenEffects };
+
+Sight sight_of(const Settled& question, const Answer& answer, TimestampTz now) {
+    if (question.fixed == nullptr) return Sight::Full;
     bool was_silent = follows_silence(answer);
     store::Past past = store::past_of(question.id, question.fixed);
     // That of a table whose versions can't be looked at.
     if (was_silent) past.leased_until = Max(past.leased_until, answer.record.lease_until);
-    if (!past.known || pg::may_be_pruned_under(question.fixed_since, now)) raise_unseen_attempt();
+    if (!past.known || pg::may_be_pruned_under(question.fixed_since, now))
+        return Sight::UnseenAttempt;
     // Until its lease ended the holder of a claim may have committed effects in transactions of its
     // own, of which no version of the row tells. A moment that is yet to come says that the clock
     // has been set back, and proves nothing.
     if (past.leased_until == pg::kNoTime ||
         (question.fixed_since > past.leased_until && question.fixed_since <= now))
-        return;
-    if (pg::is_as_good_as_new(question.fixed)) return;
-    if (was_silent) raise_unseen_attempt();
+        return Sight::Full;
+    if (pg::is_as_good_as_new(question.fixed)) return Sight::Full;
+    return was_silent ? Sight::UnseenAttempt : Sight::UnseenEffects;
+}
+
+void require_sight(const Settled& question, const Answer& answer, TimestampTz now) {
+    switch (sight_of(question, answer, now)) {
+        case Sight::Full:
+            return;
+        case Sight::UnseenAttempt:
+            raise_unseen_attempt();
+        case Sight::UnseenEffects:
+            break;
+    }
     // The retry has a snapshot that was taken after the lease, or knows the decision.
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                     errmsg("could not serialize access due to an earlier attempt with this key"),
@@ -139,14 +157,22 @@ void require_sight(const Settled& question, const Answer& answer, TimestampTz no
                     errhint("Roll back, end the attempt in a transaction of its own, and retry.")));
 }
 
+bool is_transactional(const Settled& question) {
+    return question.asked.transactional || question.policy.values.transactional_only;
+}
+
 // Of the principal, in a scope whose policy limits them. Other transactions' claims count from
 // their commit on, so that no claim waits for another key's.
-void require_room(const Settled& question, bool transactional) {
+bool has_room(const Settled& question) {
     std::int64_t most = question.policy.values.max_open_claims;
-    if (most == 0 || transactional || question.asked.operation != nullptr) return;
+    if (most == 0 || is_transactional(question) || question.asked.operation != nullptr) return true;
     std::int64_t open = uncounted_claims(question.id);
     open += store::live_claims(question.id, most - open);
-    if (open < most) return;
+    return open < most;
+}
+
+void require_room(const Settled& question) {
+    if (has_room(question)) return;
     ereport(ERROR,
             (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED), errmsg("too many open claims"),
              errdetail("The policy of this scope has max_open_claims, and the principal has that "
@@ -185,18 +211,23 @@ bool add_written(NewClaim* claim, std::int64_t left) {
 
 }  // namespace
 
+bool may_be_granted(const Settled& question, TimestampTz now, const Answer& answer) {
+    store::lock_for_writing(question.id);
+    return has_room(question) && sight_of(question, answer, now) == Sight::Full;
+}
+
 bool grant(const Settled& question, TimestampTz now, std::int64_t left, Answer* answer) {
     const core::Policy& policy = question.policy.values;
     // A transaction that is waited for here may have changed how rows are written, and the row.
     // From here on only transactions that write rows as we do change it.
-    bool transactional = question.asked.transactional || policy.transactional_only;
     store::lock_for_writing(question.id);
-    require_room(question, transactional);
+    require_room(question);
     require_sight(question, *answer, now);
     if (policy.encrypt) require_key(question.id);
     store::Record record = new_attempt(question, *answer, now);
     seal(&record, policy.encrypt);
-    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr, transactional, false};
+    NewClaim claim{&record, answer->has_record ? &answer->record : nullptr,
+                   is_transactional(question), false};
     store::reserve(record.id);
     if (policy.keep_history) store::reserve_attempt();
     if (store::bypasses_executor(record.id)) {

@@ -12,4 +12,8 @@ namespace idem::claim {
 // see all that earlier attempts have done.
 bool grant(const Settled& question, TimestampTz now, std::int64_t left, Answer* answer);
 
+// Whether grant() would raise none of its errors for the record that was found: that its principal
+// has too many claims, or that the work would not see all of the attempts before.
+bool may_be_granted(const Settled& question, TimestampTz now, const Answer& answer);
+
 }  // namespace idem::claim

@@ -52,7 +52,7 @@ void add_opened(const store::Record& record, JsonbObject* object) {
 }
 
 // Without requests and answers, which belong to the client.
-Jsonb* record_object(const store::Record& record, bool closed) {
+Jsonb* record_object(const store::Record& record, TimestampTz due_at, bool closed) {
     JsonbObject object = pg::begin_object();
     pg::add_member(&object, "status", core::entry_of(record.status).word);
     pg::add_member(&object, "attempt", record.attempt);
@@ -60,6 +60,7 @@ Jsonb* record_object(const store::Record& record, bool closed) {
     add_time(&object, "claimed_at", record.claimed_at);
     add_time(&object, "finished_at", record.finished_at);
     add_time(&object, "next_attempt_at", record.next_attempt_at);
+    add_time(&object, "due_at", due_at);
     add_time(&object, "expires_at", record.expires_at);
     add_time(&object, "retained_until", record.retained_until);
     // A sweeper removes a record with a result after its retention; a record without one never.
@@ -369,7 +370,8 @@ void set_facts(const Explanation& explanation, bool show_values, Row* row) {
     row->pointer(ExplanationField::Holder, holder_object(explanation));
     const store::Record* record = record_of(explanation);
     if (record == nullptr) return;
-    row->pointer(ExplanationField::Record, record_object(*record, explanation.closed != nullptr));
+    row->pointer(ExplanationField::Record,
+                 record_object(*record, explanation.due_at, explanation.closed != nullptr));
     row->pointer(ExplanationField::Request, request_object(explanation, *record, show_values));
     if (record->finished_at == pg::kNoTime && record->lease_until != pg::kNoTime)
         row->pointer(ExplanationField::Lease, lease_object(explanation, *record));

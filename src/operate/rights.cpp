@@ -34,28 +34,34 @@ struct Right {
     const char* its_own;
 };
 
-constexpr const char* kOfProtocol = "p.prosrc !~ '^idem_(operator|administrator|staff|owner)_'";
+constexpr const char* kOfProtocol =
+    "p.prosrc !~ '^idem_(operator|administrator|staff|worker|owner)_'";
+
+constexpr const char* kOfWorker = "p.prosrc ~ '^idem_worker_'";
 
 constexpr Right kRights[] = {
     {"protocol", kOfProtocol, kOfProtocol},
     {"operator", "p.prosrc ~ '^idem_(operator|staff)_'", "p.prosrc ~ '^idem_operator_'"},
     {"administrator", "p.prosrc ~ '^idem_(administrator|staff)_'",
      "p.prosrc ~ '^idem_administrator_'"},
+    {"worker", kOfWorker, kOfWorker},
 };
 constexpr int kRightCount = static_cast<int>(std::size(kRights));
 constexpr int kProtocol = 0;
 constexpr int kOperator = 1;
 constexpr int kAdministrator = 2;
+constexpr int kWorker = 3;
 
 struct Rights {
     bool has[kRightCount];
 };
 
-Rights chosen(bool as_operator, bool as_administrator) {
+Rights chosen(bool as_operator, bool as_administrator, bool as_worker) {
     Rights rights{};
     rights.has[kProtocol] = true;
     rights.has[kOperator] = as_operator;
     rights.has[kAdministrator] = as_administrator;
+    rights.has[kWorker] = as_worker;
     return rights;
 }
 
@@ -140,12 +146,12 @@ void give_everywhere(Oid oid, const char* role, const Rights& rights) {
         auto keeps = [oid, &rights](int right) {
             return rights.has[right] || has_here(oid, kRights[right]) ? "true" : "false";
         };
-        pg::execute(
-            psprintf("INSERT INTO idempotency.granted (role, operator, administrator)"
-                     " VALUES (%s, %s, %s) ON CONFLICT (role) DO UPDATE"
-                     " SET operator = EXCLUDED.operator,"
-                     " administrator = EXCLUDED.administrator",
-                     quote_literal_cstr(role), keeps(kOperator), keeps(kAdministrator)));
+        pg::execute(psprintf(
+            "INSERT INTO idempotency.granted (role, operator, administrator, worker)"
+            " VALUES (%s, %s, %s, %s) ON CONFLICT (role) DO UPDATE"
+            " SET operator = EXCLUDED.operator,"
+            " administrator = EXCLUDED.administrator, worker = EXCLUDED.worker",
+            quote_literal_cstr(role), keeps(kOperator), keeps(kAdministrator), keeps(kWorker)));
     });
 }
 
@@ -154,20 +160,21 @@ void take_everywhere(const char* role) {
     pg::run([role] {
         const char* name = quote_literal_cstr(role);
         pg::execute(
-            psprintf("INSERT INTO idempotency.granted (role, operator, administrator)"
-                     " VALUES (%s, false, false) ON CONFLICT (role) DO NOTHING",
+            psprintf("INSERT INTO idempotency.granted (role, operator, administrator, worker)"
+                     " VALUES (%s, false, false, false) ON CONFLICT (role) DO NOTHING",
                      name));
         pg::execute(psprintf("DELETE FROM idempotency.granted WHERE role = %s", name));
     });
 }
 
-// idem_grant(role, operator, reason, administrator)
+// idem_grant(role, operator, reason, administrator, worker)
 Datum grant_rights(FunctionCallInfo fcinfo) {
     if (PG_ARGISNULL(0)) raise_null("role");
     Oid oid = PG_GETARG_OID(0);
     const char* role = GetUserNameFromId(oid, false);
     pg::require_writable("GRANT");
-    Rights rights = chosen(bool_or(fcinfo, 1, false), bool_or(fcinfo, 3, false));
+    Rights rights =
+        chosen(bool_or(fcinfo, 1, false), bool_or(fcinfo, 3, false), bool_or(fcinfo, 4, false));
     audited("grant", oid, reason_or_null(fcinfo, 2), [&] {
         if (store::is_distributed())
             give_everywhere(oid, role, rights);
@@ -199,11 +206,12 @@ bool counts_here(const char* role) {
     return pg::has_citus() && OidIsValid(get_role_oid(role, true));
 }
 
-// The table's check of a row: role, operator, administrator.
+// The table's check of a row: role, operator, administrator, worker.
 Datum granted_here(FunctionCallInfo fcinfo) {
     const char* role = NameStr(*PG_GETARG_NAME(0));
     if (counts_here(role))
-        give_here(quote_identifier(role), chosen(PG_GETARG_BOOL(1), PG_GETARG_BOOL(2)));
+        give_here(quote_identifier(role),
+                  chosen(PG_GETARG_BOOL(1), PG_GETARG_BOOL(2), PG_GETARG_BOOL(3)));
     PG_RETURN_BOOL(true);
 }
 

@@ -137,8 +137,23 @@ void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_un
     pfree(info);
 }
 
-bool belongs_to(Rows rows, bool outstanding, bool sealed) {
-    return rows == Rows::All || (rows == Rows::Sealed ? sealed : outstanding);
+// The kinds of rows that a row is of, and the partial indexes that it has no entry in.
+struct Kinds {
+    bool outstanding;
+    bool due;
+    bool sealed;
+
+    bool belongs_to(Rows rows) const {
+        return rows == Rows::All || (rows == Rows::Sealed ? sealed
+                                     : rows == Rows::Due  ? due
+                                                          : outstanding);
+    }
+};
+
+Kinds kinds_of(TupleTableSlot* slot) {
+    core::Status status = status_in(slot);
+    return {core::is_outstanding(status), status == core::Status::Retryable,
+            !slot_attisnull(slot, attribute_of(&Record::sealed_by))};
 }
 
 // Inserts entries of a row in `slot`, which knows its place, into the wanted indexes. An error
@@ -150,17 +165,17 @@ bool belongs_to(Rows rows, bool outstanding, bool sealed) {
 template <typename Wanted>
 void add_entries_if(Relation table, const PartialIndexes& partial, TupleTableSlot* slot,
                     bool key_unchanged, Wanted wanted) {
-    bool outstanding = core::is_outstanding(status_in(slot));
-    bool sealed = !slot_attisnull(slot, attribute_of(&Record::sealed_by));
+    Kinds row = kinds_of(slot);
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
     foreach (cell, indexes) {
         Oid oid = lfirst_oid(cell);
-        if (!outstanding && oid == partial.outstanding) continue;
-        if (!sealed && oid == partial.sealed) continue;
-        bool is_known = oid == partial.outstanding || oid == partial.sealed;
+        if (!row.outstanding && oid == partial.outstanding) continue;
+        if (!row.due && oid == partial.due) continue;
+        if (!row.sealed && oid == partial.sealed) continue;
+        bool is_known = oid == partial.outstanding || oid == partial.due || oid == partial.sealed;
         Relation index = index_open(oid, RowExclusiveLock);
-        if (wanted(index) && (is_known || belongs_to(rows_of(index), outstanding, sealed)))
+        if (wanted(index) && (is_known || row.belongs_to(rows_of(index))))
             add_entry(table, index, slot, key_unchanged);
         index_close(index, NoLock);
     }

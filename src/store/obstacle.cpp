@@ -65,6 +65,17 @@ bool is_outstanding(void* node) {
     return true;
 }
 
+// status = 'r'
+bool is_due(void* node) {
+    auto* equal = static_cast<OpExpr*>(node);
+    if (!IsA(equal, OpExpr) || get_opcode(equal->opno) != F_CHAREQ ||
+        !is_our_column(linitial(equal->args), attribute_of(&Record::status)))
+        return false;
+    auto* status = static_cast<Const*>(lsecond(equal->args));
+    return IsA(status, Const) && !status->constisnull && status->consttype == CHAROID &&
+           DatumGetChar(status->constvalue) == static_cast<char>(core::Status::Retryable);
+}
+
 // is_record(status, lease_until), which every record passes. The function is identified by its
 // code: its name can be given to another one.
 bool is_own_check(const ConstrCheck& check) {
@@ -95,7 +106,8 @@ bool has_condition(Relation index, bool (*is_ours)(void*)) {
 // row in.
 bool has_our_predicate(Relation index) {
     return !index->rd_index->indisunique &&
-           (has_condition(index, is_outstanding) || has_condition(index, is_sealed));
+           (has_condition(index, is_outstanding) || has_condition(index, is_due) ||
+            has_condition(index, is_sealed));
 }
 
 // An entry is made with the caller's rights, so all functions that the access method may call must
@@ -174,18 +186,22 @@ const char* obstacle_of(Relation table, bool at_commit) {
 
 Rows rows_of(Relation index) {
     if (heap_attisnull(index->rd_indextuple, Anum_pg_index_indpred, nullptr)) return Rows::All;
-    return has_condition(index, is_sealed) ? Rows::Sealed : Rows::Outstanding;
+    if (has_condition(index, is_sealed)) return Rows::Sealed;
+    return has_condition(index, is_due) ? Rows::Due : Rows::Outstanding;
 }
 
 PartialIndexes partial_indexes_of(Relation table) {
     List* indexes = RelationGetIndexList(table);
-    PartialIndexes found{InvalidOid, InvalidOid};
+    PartialIndexes found{InvalidOid, InvalidOid, InvalidOid};
     ListCell* cell;
     foreach (cell, indexes) {
         Relation index = index_open(lfirst_oid(cell), AccessShareLock);
         if (has_our_predicate(index)) {
-            bool sealed = rows_of(index) == Rows::Sealed;
-            (sealed ? found.sealed : found.outstanding) = RelationGetRelid(index);
+            Rows rows = rows_of(index);
+            Oid* place = rows == Rows::Sealed ? &found.sealed
+                         : rows == Rows::Due  ? &found.due
+                                              : &found.outstanding;
+            *place = RelationGetRelid(index);
         }
         index_close(index, AccessShareLock);
     }

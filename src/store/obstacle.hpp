@@ -15,13 +15,14 @@ const char* obstacle_of(Relation table, bool at_commit);
 const char* folding_column_of(Relation table);
 
 // The rows of which an index of a plain table has entries. No other predicate is plain.
-enum class Rows { All, Outstanding, Sealed };
+enum class Rows { All, Outstanding, Due, Sealed };
 Rows rows_of(Relation index);
 
 // The partial indexes of any table, so that they are known without being opened: an index keeps its
 // predicate as long as its OID. InvalidOid: there is none.
 struct PartialIndexes {
     Oid outstanding;
+    Oid due;
     Oid sealed;
 };
 PartialIndexes partial_indexes_of(Relation table);

@@ -84,6 +84,8 @@ struct Record {
     Kept<Jsonb> state;
     Kept<text> holder;
     Kept<Jsonb> request;
+    Kept<text> method;  // of the request, where it is stored
+    Kept<text> path;
     ArrayType* counted;   // the fields in the fingerprint; nullptr: all
     ArrayType* excluded;  // the fields left out of the fingerprint
     text* resolved_by;    // the operator who decided with idem_resolve
@@ -177,6 +179,8 @@ inline constexpr std::tuple kColumns{
     kept("state", JSONBOID, &Record::state, Seen::ByReaders),
     kept("holder", TEXTOID, &Record::holder, Seen::ByMonitors),
     kept("request", JSONBOID, &Record::request, Seen::ByReaders),
+    kept("method", TEXTOID, &Record::method, Seen::ByReaders),
+    kept("path", TEXTOID, &Record::path, Seen::ByReaders),
     nullable("counted", TEXTARRAYOID, &Record::counted, Seen::Never),
     nullable("excluded", TEXTARRAYOID, &Record::excluded, Seen::Never),
     nullable("resolved_by", TEXTOID, &Record::resolved_by, Seen::ByMonitors),
@@ -191,6 +195,8 @@ inline constexpr std::tuple kColumns{
     sealed("sealed_state", &Record::state),
     sealed("sealed_holder", &Record::holder),
     sealed("sealed_request", &Record::request),
+    sealed("sealed_method", &Record::method),
+    sealed("sealed_path", &Record::path),
 };
 
 inline constexpr int kColumnCount = std::tuple_size_v<decltype(kColumns)>;

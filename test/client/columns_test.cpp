@@ -151,6 +151,7 @@ TEST_F(Columns, HaveOneTypeWhereverTheyAreNamed) {
 
 TEST_F(Columns, OfTheAnswer) {
     EXPECT_EQ(fields_of("idem_claim"), lines_of(api::kClaimFields));
+    EXPECT_EQ(fields_of("idem_due"), lines_of(api::kDueFields));
 }
 
 TEST_F(Columns, OfTheResponse) {

@@ -130,7 +130,8 @@ TEST(RecordsView, SpellsEachStatusOut) {
 
 // A status byte is spelled as 'i'::"char" or, if the column tells its type, as 'i'.
 TEST(Views, AskForStatusesThatAreOutstanding) {
-    const std::string script = install_script();
+    const std::string script =
+        between(install_script(), "CREATE VIEW idempotency.records AS", "CREATE TYPE");
     const Lines asked = found(script, "status (?:=|<>) '(.)'(?! THEN)");
     EXPECT_GE(asked.size(), 1u);
     for (const std::string& status : asked) {
@@ -144,6 +145,13 @@ TEST(RecordTable, HasAnIndexOfOutstandingRecords) {
     std::string statuses;
     for (const char status : kOutstanding) statuses += std::string(",") + status;
     EXPECT_NE(index.find("ANY ('{" + statuses.substr(1) + "}'::\"char\"[])"), std::string::npos);
+}
+
+TEST(RecordTable, HasAnIndexOfDueRecords) {
+    const std::string index =
+        between(install_script(), "CREATE INDEX record_due ON idempotency.record", ";");
+    EXPECT_EQ(found(index, "WHERE (.*)"),
+              Lines{std::string("status = '") + static_cast<char>(Status::Retryable) + "'"});
 }
 
 TEST(AbandonedView, SpellsEachStatusOut) {

@@ -40,8 +40,8 @@ subtest 'rights' => sub {
 	forget_decisions();
 	$coordinator->safe_psql('postgres', q{SELECT idem_grant('support', true, 'ticket 1', true), idem_grant('app')});
 	is(from_everywhere(q{SELECT action, role, before, after, reason, node FROM idempotency.decisions ORDER BY decided_at}),
-		qq(grant|support|{"operator": false, "protocol": false, "administrator": false}|{"operator": true, "protocol": true, "administrator": true}|ticket 1|$name{coordinator}\n)
-		  . qq(grant|app|{"operator": false, "protocol": false, "administrator": false}|{"operator": false, "protocol": true, "administrator": false}||$name{coordinator}),
+		qq(grant|support|{"worker": false, "operator": false, "protocol": false, "administrator": false}|{"worker": false, "operator": true, "protocol": true, "administrator": true}|ticket 1|$name{coordinator}\n)
+		  . qq(grant|app|{"worker": false, "operator": false, "protocol": false, "administrator": false}|{"worker": false, "operator": false, "protocol": true, "administrator": false}||$name{coordinator}),
 		'granted on one node, and seen from all');
 	is(join(' ', on_each(q{SELECT has_function_privilege('support', oid, 'execute') FROM pg_proc
 			WHERE proname = 'idem_resolve_all'})),

@@ -9,7 +9,9 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE app LOGIN;
 	CREATE ROLE support LOGIN;
 	CREATE ROLE upkeep LOGIN;
-	SELECT idem_grant('app'), idem_grant('support', operator => true), idem_grant('upkeep', administrator => true)});
+	CREATE ROLE worker LOGIN;
+	SELECT idem_grant('app'), idem_grant('support', operator => true), idem_grant('upkeep', administrator => true),
+		idem_grant('worker', worker => true)});
 
 # The objects of the extension in one catalog.
 sub members ($catalog)
@@ -57,10 +59,11 @@ subtest 'rights on functions' => sub {
 	is(join(' ', grep { !$known{$_} } split / /, callable('upkeep')),
 		'idem_audit_verify idem_cleanup idem_policy idem_policy_alter idem_policy_drop idem_policy_set idem_reseal idem_stats_reset idem_verify_sealed',
 		'idem_grant(administrator): policies and upkeep');
+	is(join(' ', grep { !$known{$_} } split / /, callable('worker')), 'idem_claim_due', 'idem_grant(worker): records that are due');
 };
 
 subtest 'no privileges on tables' => sub {
-	foreach my $role (qw(nobody app support upkeep))
+	foreach my $role (qw(nobody app support upkeep worker))
 	{
 		is(count_of(members('pg_class') . qq{ AND o.relkind IN ('r', 'v') AND (
 				has_table_privilege('$role', o.oid, 'SELECT, INSERT, UPDATE, DELETE, TRUNCATE, TRIGGER')

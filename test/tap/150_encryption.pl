@@ -271,6 +271,48 @@ sub abandon_claims
 	return;
 }
 
+# Due records, likewise.
+sub due_records
+{
+	foreach my $scope (qw(due_sealed due_plain))
+	{
+		call($primary, 'idem_policy_set', scope_pattern => $scope, store_request => \'true',
+			encrypt => $scope eq 'due_sealed' ? \'true' : \'false');
+		fail_in($scope, 'due', begin_in($scope, 'due', method => 'POST', path => "/$scope-path")->{token},
+			retryable => \'true', retry_after => '0');
+	}
+	return;
+}
+
+my $claims = q{SELECT string_agg(concat_ws(' ', scope, method, path, request, error), ', ' ORDER BY scope) FROM idem_claim_due('due*', 10)};
+
+sub is_not_claimed ($why)
+{
+	my $counted = q{SELECT coalesce(sum(encryption_errors), 0) FROM idempotency.stats WHERE scope = 'due_sealed'};
+	my $before = ask($session, $counted);
+	ask($session, 'BEGIN');
+	is(ask($session, $claims), 'due_plain POST /due_plain-path {"card": "due_plain-request"} due_plain-error',
+		"$why: a worker gets what opens");
+	ask($session, 'ROLLBACK');
+	is(ask($session, $counted), $before + 1, "$why: what does not is counted");
+	return;
+}
+
+sub is_claimed
+{
+	ask($session, 'BEGIN');
+	is(ask($session, $claims),
+		'due_plain POST /due_plain-path {"card": "due_plain-request"} due_plain-error, '
+		  . 'due_sealed POST /due_sealed-path {"card": "due_sealed-request"} due_sealed-error',
+		'with the file again: a worker gets both, opened');
+	is(ask($session,
+			q{SELECT DISTINCT method IS NULL AND path IS NULL AND sealed_path IS NOT NULL FROM idempotency.record WHERE scope = 'due_sealed'}),
+		't', 'a path is sealed');
+	ask($session, 'ROLLBACK');
+	$primary->safe_psql('postgres', "SELECT idem_forget('due', scope, 'shop') FROM idempotency.records WHERE key = 'due'");
+	return;
+}
+
 # Only the test's own sweeper sweeps here.
 sub is_passed_over ($why)
 {
@@ -294,6 +336,7 @@ subtest 'without a key file everything encrypted is closed' => sub {
 	$primary->append_conf('postgresql.conf', 'idempotency.cleanup_interval = 0');
 	$primary->reload;
 	abandon_claims();
+	due_records();
 	my $token = begin_in('sealed', 'alive', lease => '1 hour')->{token};
 	my $resolved = begin_in('sealed', 'dropped', lease => '1 hour')->{token};
 	ask($session, "SELECT idem_once('once', 'sealed')");
@@ -313,6 +356,7 @@ subtest 'without a key file everything encrypted is closed' => sub {
 		'The key file cannot be opened: No such file or directory.', 'no file: the view says so');
 	is(ask($session, 'CALL idem_reseal()'), 'ID503', 'no file: nothing to seal with');
 	is_passed_over('no file');
+	is_not_claimed('no file');
 	is(ask($session, "SELECT idem_attempts('retried', 'sealed', 'shop')"), 'ID503', 'no file: idem_attempts');
 	is(ask($session, "SELECT count(*) FROM idem_attempts('retried', 'plain', 'shop')"), '2', 'no file: of others it tells');
 	my $note = q{SELECT outcome, record->>'status', record ? 'holder', request->>'stored', notes[1] FROM };
@@ -325,6 +369,7 @@ subtest 'without a key file everything encrypted is closed' => sub {
 		'no file: also of a new key');
 	take_keys($primary, 'a');
 	is_given_up();
+	is_claimed();
 	is(ask($session, "SELECT idem_complete('alive', 200, 'sealed-body'::text, scope => 'sealed', principal => 'shop', token => $token)"),
 		't', 'with the file again: it is recorded');
 	like(told($primary, 'sealed', 'done'), qr/^completed 201/, 'and answered');
@@ -661,7 +706,7 @@ subtest 'a record in use is left, and reported' => sub {
 subtest 'the index of sealed rows is whole' => sub {
 	is($primary->safe_psql('postgres', q{CREATE EXTENSION amcheck;
 		SELECT count(bt_index_check(i.indexrelid, heapallindexed => true)::text) FROM pg_index i
-		 WHERE i.indrelid IN ('idempotency.record'::regclass, 'idempotency.attempt'::regclass)}), '7', 'no entry is missing');
+		 WHERE i.indrelid IN ('idempotency.record'::regclass, 'idempotency.attempt'::regclass)}), '8', 'no entry is missing');
 };
 
 # ---- elsewhere ----

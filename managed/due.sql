@@ -1,0 +1,139 @@
+-- Records that are due (src/claim/due.cpp, src/store/due.cpp). The lock of a key is tried as FOR UPDATE
+-- SKIP LOCKED tries that of a row: workers side by side get different records. The row is locked in the
+-- same way, for a session that ignores our lock.
+
+-- The scopes with records that may be due.
+CREATE FUNCTION idempotency.active_scopes(pattern text) RETURNS text[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    prefix text := left(pattern, -1);
+BEGIN
+    IF right(pattern, 1) <> '*' THEN RETURN ARRAY[pattern]; END IF;
+    RETURN ARRAY(
+        WITH RECURSIVE retryable (scope) AS (
+            SELECT min(t.scope) FROM idempotency.record t WHERE t.status = 'r' AND t.scope >= prefix
+             UNION ALL
+            SELECT (SELECT min(t.scope) FROM idempotency.record t WHERE t.status = 'r' AND t.scope > s.scope)
+              FROM retryable s WHERE starts_with(s.scope, prefix))
+        SELECT s.scope FROM retryable s WHERE starts_with(s.scope, prefix)
+         UNION
+        SELECT t.scope FROM idempotency.record t
+         WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND starts_with(t.scope, prefix));
+END $$;
+
+-- Records that are due since later than a moment, oldest first: so many, and those with the time of the last.
+CREATE FUNCTION idempotency.due_records(scopes text[], since_after timestamptz, now timestamptz, most bigint)
+    RETURNS TABLE (found_key text, found_scope text, found_principal text, since timestamptz) LANGUAGE sql STABLE AS $$
+SELECT d.key, d.scope, d.principal, d.since FROM (
+    SELECT r.* FROM (SELECT unnest(scopes) COLLATE "C" AS scope) s CROSS JOIN LATERAL (
+        SELECT t.key, t.scope, t.principal, t.next_attempt_at AS since FROM idempotency.record t
+         WHERE t.status = 'r' AND t.scope = s.scope AND t.next_attempt_at > since_after
+           AND t.next_attempt_at <= now AND t.expires_at > now
+         ORDER BY t.next_attempt_at FETCH FIRST (most) ROWS WITH TIES) r
+     UNION ALL
+    SELECT t.key, t.scope, t.principal, least(t.lease_until, now) FROM idempotency.record t
+     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.scope = ANY (scopes)
+       AND (t.lease_until <= now OR t.backend_pid IS NOT NULL) AND least(t.lease_until, now) > since_after) d
+ ORDER BY d.since FETCH FIRST (most) ROWS WITH TIES $$;
+
+-- Claims a record if it is due and free. Null if it is not, or if its transaction has to pass it over.
+CREATE FUNCTION idempotency.claim_if_due(key text, scope text, principal text, lease interval, holder text)
+    RETURNS idempotency.record LANGUAGE plpgsql AS $$
+DECLARE
+    q idempotency.question;
+    p idempotency.in_force := idempotency.policy_for(scope);
+    r idempotency.record;
+    granted idempotency.record;
+    lock constant integer := idempotency.lock_of(key, scope, principal);
+    now timestamptz;
+    execution text;
+BEGIN
+    IF (p.principal_required AND principal = '') OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = claim_if_due.key AND t.scope = claim_if_due.scope AND t.principal = claim_if_due.principal FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND OR r.sealed_by IS NOT NULL
+       OR (r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned()) THEN
+        RETURN NULL;
+    END IF;
+    q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+        CASE WHEN NOT p.transactional_only THEN lease END, NULL, NULL, NULL, false, false, false, holder, NULL);
+    q.without_request := true;
+    q := idempotency.settle(q, p);
+    now := clock_timestamp();
+    execution := idempotency.execution_of(idempotency.reason_for(r, q, p, now));
+    IF execution IS NULL OR execution NOT IN ('retry', 'takeover')
+       OR (p.max_open_claims > 0 AND NOT q.transactional AND NOT idempotency.has_room(q, p.max_open_claims)) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM idempotency.require_sight(q, r, lock);
+    granted := idempotency.grant_claim(q, p, r, execution, now);
+    IF granted.token IS NOT NULL AND p.keep_history AND r.status = 'i' THEN
+        PERFORM idempotency.keep_attempt(p, r, 'taken_over');
+    END IF;
+    RETURN granted;
+END $$;
+
+-- Passes a record over that the transaction's snapshot is too old for. Its savepoint gives lock and row back.
+CREATE FUNCTION idempotency.claim_if_seen(key text, scope text, principal text, lease interval, holder text)
+    RETURNS idempotency.record LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN idempotency.claim_if_due(key, scope, principal, lease, holder);
+EXCEPTION WHEN serialization_failure THEN
+    RETURN NULL;
+END $$;
+
+--: idem_worker_claim_due plpgsql definer
+DECLARE
+    now constant timestamptz := clock_timestamp();
+    batch constant integer := greatest(2 * max_claims, 100);
+    scopes text[];
+    since_after timestamptz := '-infinity';
+    found record;
+    looked integer := batch;
+    granted integer := 0;
+    r idempotency.record;
+BEGIN
+    PERFORM idempotency.check_name(scope, 'scope', true);
+    IF max_claims IS NULL THEN
+        PERFORM idempotency.refuse('max_claims must not be null', NULL, 'Pass a value.', '22004');
+    END IF;
+    PERFORM idempotency.check_number(max_claims, 'max_claims', 1, 1000);
+    PERFORM idempotency.checked_span(lease, 'lease');
+    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
+    PERFORM idempotency.check_writable('idem_claim_due()');
+    scopes := ARRAY(SELECT s FROM unnest(idempotency.active_scopes(scope COLLATE "C")) s
+                     WHERE idempotency.closure_of(s) IS NULL AND (idempotency.policy_row(s)).encrypt IS NOT TRUE);
+    WHILE looked >= batch AND granted < max_claims AND cardinality(scopes) > 0 LOOP
+        looked := 0;
+        FOR found IN SELECT * FROM idempotency.due_records(scopes, since_after, now, batch) LOOP
+            looked := looked + 1;
+            since_after := found.since;
+            IF idempotency.snapshot_is_fixed() THEN
+                r := idempotency.claim_if_seen(found.found_key, found.found_scope, found.found_principal, lease, holder);
+            ELSE
+                r := idempotency.claim_if_due(found.found_key, found.found_scope, found.found_principal, lease, holder);
+            END IF;
+            CONTINUE WHEN r.token IS NULL;
+            RETURN NEXT ROW(r.key, r.scope, r.principal, r.token, r.attempt, r.operation, r.method, r.path, r.request,
+                r.recovery_point, r.state, r.error, r.created_at, r.lease_until)::@extschema@.idem_due;
+            granted := granted + 1;
+            EXIT WHEN granted >= max_claims;
+        END LOOP;
+    END LOOP;
+END
+
+--: idem_due_by_scope sql definer
+SELECT d.scope::text, count(*), min(d.since) FROM (
+    SELECT t.scope, t.next_attempt_at AS since FROM idempotency.record t
+     WHERE t.status = 'r' AND t.next_attempt_at <= clock_timestamp() AND t.expires_at > clock_timestamp()
+     UNION ALL
+    SELECT t.scope, t.lease_until FROM idempotency.record t
+     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.lease_until <= clock_timestamp()) d
+ GROUP BY d.scope
+
+-- When a worker may take the record, if nothing changes; null: never.
+CREATE FUNCTION idempotency.due_at(r idempotency.record, p idempotency.in_force) RETURNS timestamptz
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN (r).status = 'r' THEN CASE WHEN ((r).resolved_by IS NOT NULL OR NOT used_up) AND (r).next_attempt_at < (r).expires_at
+                                            THEN (r).next_attempt_at END
+            WHEN (r).status = 'i' AND (r).if_silent = 't' AND NOT used_up AND (p).on_lease_expiry <> 'unknown' THEN (r).lease_until END
+  FROM (SELECT (p).max_attempts > 0 AND (r).attempt >= (p).max_attempts AS used_up) x $$;

@@ -1,0 +1,144 @@
+-- Promise: idem_claim_due grants the records that are due, oldest first, and no others; a worker's right is
+-- one of its own.
+\a\pset footer off
+
+CREATE VIEW due AS SELECT d.key, d.scope, d.principal, d.attempt, d.token > 0 AS token FROM idem_claim_due('due/a', 10) d;
+-- Makes a record that is retryable: due since so long ago.
+CREATE FUNCTION test.retryable(key text, since interval, scope text DEFAULT 'due/a', principal text DEFAULT '') RETURNS void
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM idem_begin(key, jsonb_build_object('of', key), scope, principal, method => 'POST', path => '/' || key);
+    PERFORM idem_fail(key, 'not yet', retryable => true, scope => scope, principal => principal, retry_after => '0');
+    UPDATE idempotency.record r SET next_attempt_at = clock_timestamp() - since
+     WHERE r.key = retryable.key AND r.scope = retryable.scope AND r.principal = retryable.principal;
+END $$;
+SELECT idem_policy_set('due/*', store_request => true, retry_base => '0');
+
+SELECT test.retryable('old', '3 s'), test.retryable('new', '1 s'), test.retryable('later', '-1 hour'),
+       test.retryable('middle', '2 s', principal => 'tenant'), test.retryable('elsewhere', '9 s', 'due/b');
+SELECT (idem_begin('done', scope => 'due/a')).outcome, idem_complete('done', 200, 'x', scope => 'due/a');
+SELECT (idem_begin('failed', scope => 'due/a')).outcome, idem_fail('failed', 'no', scope => 'due/a');
+SELECT (idem_begin('unknown', scope => 'due/a')).outcome, idem_unknown('unknown', 'no', scope => 'due/a');
+SELECT scope, records, oldest < now() AS past, age > '0' AS aged, node FROM idempotency.due WHERE scope LIKE 'due/%' ORDER BY 1;
+-- As many as are asked for, oldest first, and once. What a call needs comes with the claim.
+SELECT key, scope, principal, attempt, operation, method, path, request, error, created_at IS NOT NULL AS created,
+       lease_until > now() + '29 s' AS leased
+  FROM idem_claim_due('due/a', 2, '30 s', 'w1');
+SELECT * FROM due;
+SELECT * FROM due;
+SELECT key, holder, status FROM idempotency.records WHERE scope = 'due/a' AND holder IS NOT NULL ORDER BY 1;
+-- By a pattern.
+SELECT key, scope FROM idem_claim_due('due/*', 10);
+SELECT key, scope FROM idem_claim_due('*', 10) WHERE scope LIKE 'due/%';
+
+-- A claim whose lease has expired, and none that lives, nor one that is unknown then.
+SELECT idem_policy_set('due/u', on_lease_expiry => 'unknown');
+SELECT v.key, outcome FROM (VALUES ('short', 'due/a', '1 ms'), ('long', 'due/a', '1 hour'), ('silent', 'due/u', '1 ms')) v (key, scope, lease),
+       idem_begin(v.key, '{"n": 1}', v.scope, lease => v.lease::interval);
+SELECT pg_sleep(0.01) \gset
+SELECT key, attempt, request FROM idem_claim_due('due/*', 10);
+-- It goes on where the last attempt stopped, and ends as any other.
+SELECT token FROM idem_begin('point', '{"n": 1}', 'due/a', lease => '1 hour') \gset
+SELECT idem_checkpoint('point', 'charged', '{"id": 7}', 'due/a', token => :token, lease => '1 ms') IS NOT NULL AS noted;
+SELECT pg_sleep(0.01) \gset
+BEGIN;
+SELECT key, attempt, recovery_point, state, token FROM idem_claim_due('due/a') \gset
+SELECT :'key', :'attempt', :'recovery_point', :'state', idem_complete(:'key', 200, 'ok', scope => 'due/a');
+COMMIT;
+SELECT outcome, convert_from(body, 'UTF8') FROM idem_begin('point', '{"n": 1}', 'due/a');
+
+-- A rollback gives back. So does a savepoint.
+SELECT test.retryable('back', '1 s');
+BEGIN;
+SELECT * FROM due;
+ROLLBACK;
+BEGIN;
+SAVEPOINT s;
+SELECT key FROM idem_claim_due('due/a');
+ROLLBACK TO s;
+SELECT key FROM idem_claim_due('due/a');
+SELECT key FROM idem_claim_due('due/a');
+SELECT idem_fail('back', 'again', retryable => true, scope => 'due/a', retry_after => '1 hour');
+COMMIT;
+SELECT * FROM due;
+
+-- Attempts and pauses count as everywhere.
+SELECT idem_policy_alter('due/*', max_attempts => 3, retry_base => '1 hour', retry_cap => '1 hour', retry_jitter => 'none');
+SELECT test.retryable('tries', '1 s');
+SELECT attempt FROM idem_claim_due('due/a');
+SELECT idem_fail('tries', 'no', retryable => true, scope => 'due/a', token => (SELECT token FROM idempotency.record WHERE key = 'tries'));
+SELECT * FROM due;
+SELECT status, next_attempt_at > now() + '59 min' AS paused FROM idempotency.records WHERE key = 'tries';
+UPDATE idempotency.record SET next_attempt_at = now() WHERE key = 'tries';
+SELECT attempt FROM idem_claim_due('due/a', lease => '1 ms');
+SELECT pg_sleep(0.01) \gset
+SELECT * FROM due;
+SELECT status FROM idempotency.records WHERE key = 'tries';
+-- Past its ttl a record is not repeated.
+SELECT test.retryable('too late', '1 s');
+UPDATE idempotency.record SET expires_at = clock_timestamp() WHERE key = 'too late';
+SELECT * FROM due;
+-- idem_explain says since when, or from when on, a record is due.
+SELECT test.retryable('explained', '1 s'), test.retryable('soon', '-1 hour');
+SELECT key, (record ->> 'due_at')::timestamptz < now() AS due FROM unnest('{explained,soon,tries,long,done}'::text[]) k, idem_explain(k, scope => 'due/a');
+SELECT key FROM idem_claim_due('due/a');
+
+-- A principal has no more claims than its policy allows.
+SELECT idem_policy_alter('due/*', max_open_claims => 1);
+SELECT test.retryable('p1', '2 s', 'due/c', 'p'), test.retryable('p2', '1 s', 'due/c', 'p'), test.retryable('q1', '1 s', 'due/c', 'q');
+SELECT key FROM idem_claim_due('due/c', 10);
+SELECT key FROM idem_claim_due('due/c', 10);
+SELECT idem_policy_alter('due/*', unset => '{max_open_claims}');
+SELECT key FROM idem_claim_due('due/c', 10);
+
+-- A claim of a transactional scope ends in its transaction.
+SELECT idem_policy_set('due/t', transactional_only => true);
+SELECT test.retryable('t', '1 s', 'due/t');
+SELECT key FROM idem_claim_due('due/t', 1, '1 hour');
+BEGIN;
+SELECT key FROM idem_claim_due('due/t', 1, '1 hour');
+SELECT idem_complete('t', 200, scope => 'due/t');
+COMMIT;
+
+-- A right of its own: neither the protocol nor the right of an operator has it, and it has the protocol.
+CREATE ROLE regress_worker;
+CREATE ROLE regress_other;
+CREATE ROLE regress_vault;
+SELECT idem_grant('regress_worker', worker => true), idem_grant('regress_other', operator => true, administrator => true);
+SELECT idem_policy_set('due/v', allowed_role => 'regress_vault'), test.retryable('mine', '1 s');
+RESET ROLE;
+GRANT regress_vault TO CURRENT_USER;
+SELECT test.retryable('closed', '1 s', 'due/v');
+SET ROLE regress_other;
+SELECT * FROM refused($$SELECT * FROM idem_claim_due('due/a')$$);
+SET ROLE regress_worker;
+SELECT * FROM refused($$
+SELECT idem_resolve('mine', 'fail', 'due/a');
+SELECT idem_cleanup();
+$$);
+SELECT idem_once('w', 'due/a');
+SELECT key FROM idem_claim_due('due/*', 10);
+SELECT key FROM idem_claim_due('due/v', 10);
+RESET ROLE;
+SELECT key FROM idem_claim_due('due/v', 10);
+SELECT idem_revoke('regress_worker'), idem_revoke('regress_other');
+SELECT action, role, after FROM idempotency.decisions WHERE role = 'regress_worker' ORDER BY decided_at;
+
+SELECT * FROM refused($$
+SELECT * FROM idem_claim_due(NULL);
+SELECT * FROM idem_claim_due('due/a', NULL);
+SELECT * FROM idem_claim_due('due/a', 0);
+SELECT * FROM idem_claim_due('due/a', 1001);
+SELECT * FROM idem_claim_due('due/a', 1, '-1 s');
+SELECT * FROM idem_claim_due('due/a', 1, holder => '');
+SELECT * FROM idem_claim_due(repeat('x', 256));
+$$);
+BEGIN READ ONLY;
+SELECT * FROM refused($$SELECT * FROM idem_claim_due('due/a')$$);
+ROLLBACK;
+
+DELETE FROM idempotency.record WHERE scope LIKE 'due/%';
+TRUNCATE idempotency.policy, idempotency.audit;
+DROP VIEW due;
+DROP FUNCTION test.retryable;
+DROP ROLE regress_worker, regress_other, regress_vault;
