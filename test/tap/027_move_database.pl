@@ -180,10 +180,25 @@ subtest 'there and back' => sub {
 	is(begin_on($old, 'leased')->{outcome}, 'replay', 'with all records');
 };
 
+subtest 'the edition without C' => sub {
+	my $pay = q{
+		BEGIN;
+		SELECT outcome FROM idem_begin('k', principal => 'm');
+		SELECT idem_complete('k', principal => 'm') WHERE NOT EXISTS (SELECT FROM payment);
+		INSERT INTO payment SELECT 1 WHERE NOT EXISTS (SELECT FROM payment);
+		COMMIT};
+	$old->safe_psql('postgres', 'CREATE DATABASE managed');
+	$old->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', 'managed', '-f',
+			"$FindBin::RealBin/../../managed/idempotency.sql" ], 'installed');
+	$old->safe_psql('managed', 'CREATE TABLE payment (amount integer)');
+	like($old->safe_psql('managed', $pay), qr/^execute$/m, 'a payment');
+	$old->command_ok([ mover_of('managed', $old, $new, 'close', 'copy', 'open') ], 'moved');
+	like($new->safe_psql('managed', $pay), qr/^replay$/m, 'the first answer at the new place');
+};
+
 # As the page shows it, on the server without "acme".
 subtest 'a database is split' => sub {
 	my ($sql) = slurp_file("$FindBin::RealBin/../../docs/scaling/servers.md") =~ /^<!-- split -->\n```sql\n(.*?)^```$/ms;
-	my @close = mover($new, $old, 'close');
 	my $pay = sub ($tenant, $database) {
 		return $new->safe_psql($database, qq{
 			BEGIN;
@@ -196,8 +211,7 @@ subtest 'a database is split' => sub {
 	add_database($new, 'shard1', 'public');
 	$new->safe_psql('shard1', 'CREATE TABLE payment (tenant text)');
 	is($pay->($_, 'shard1'), 'execute', "a payment of $_") foreach qw(acme zeta);
-	$close[2] = 'shard1';
-	$new->command_ok(\@close, 'closed');
+	$new->command_ok([ mover_of('shard1', $new, $old, 'close') ], 'closed');
 	append_to_file("$dumps/split.sql", $sql);
 	$new->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', 'postgres', '-f', "$dumps/split.sql" ], 'split');
 	is($pay->('acme', 'acme'), 'replay', 'the tenant at its new place');

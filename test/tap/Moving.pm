@@ -6,7 +6,7 @@ use File::Basename qw(dirname);
 use IPC::Run ();
 use Idem;
 
-our @EXPORT = qw(two_servers mover move names_on);
+our @EXPORT = qw(two_servers mover mover_of move names_on);
 
 my $script = dirname(__FILE__) . '/../../docs/scaling/move_database';
 
@@ -27,10 +27,15 @@ sub two_servers (%conf)
 	return @servers;
 }
 
-# The command that moves "acme".
-sub mover ($old, $new, @steps)
+# The command that moves a database.
+sub mover_of ($database, $old, $new, @steps)
 {
-	return ('sh', $script, 'acme', $old->connstr, $new->connstr, @steps);
+	return ('sh', $script, $database, $old->connstr, $new->connstr, @steps);
+}
+
+sub mover
+{
+	return mover_of('acme', @_);
 }
 
 # move($old, $new, 'close', 'copy', ...): its exit status and what it prints.
