@@ -11,7 +11,18 @@ namespace idem::api {
 
 namespace {
 
-bool is_forwarding;
+// How often the session is making the same call again, one within the other. The second time is for
+// metadata that were synchronized since Citus planned the first.
+int forwarding;
+constexpr int kAttempts = 2;
+
+[[noreturn]] void raise_not_synchronized() {
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("the records of this principal are on another node"),
+                    errdetail("Citus delegates no call before it has synchronized its metadata."),
+                    errhint("Roll back and retry the transaction.")));
+    pg_unreachable();
+}
 
 [[noreturn]] void raise_not_delegated() {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -20,6 +31,11 @@ bool is_forwarding;
                     errhint("Distribute the records with idem_distribute(), and do not call from a "
                             "query on a shard: Citus delegates no such call.")));
     pg_unreachable();
+}
+
+void expect_delegation() {
+    if (pg::is_synchronizing()) raise_not_synchronized();
+    if (forwarding == kAttempts) raise_not_delegated();
 }
 
 // Citus copies the rows of a query to other nodes while the query runs (CitusCopyDestReceiver and
@@ -166,7 +182,7 @@ bool belongs_elsewhere(FunctionCallInfo fcinfo) {
 }
 
 Datum forward(FunctionCallInfo fcinfo) {
-    if (is_forwarding) raise_not_delegated();
+    if (forwarding > 0) expect_delegation();
     MemoryContext context = CurrentMemoryContext;
     volatile Datum result = 0;
     int guc_level = NewGUCNestLevel();
@@ -177,16 +193,16 @@ Datum forward(FunctionCallInfo fcinfo) {
     // so the format is fixed.
     pg::set_locally("DateStyle", "ISO");
     pg::set_locally("IntervalStyle", "postgres");
-    is_forwarding = true;
+    forwarding++;
     PG_TRY();
     { result = run_there(fcinfo); }
     PG_CATCH();
     {
-        is_forwarding = false;
+        forwarding--;
         rethrow_unless_busy(context);
     }
     PG_END_TRY();
-    is_forwarding = false;
+    forwarding--;
     AtEOXact_GUC(false, guc_level);
     return result;
 }

@@ -321,6 +321,20 @@ NodeAnswer* run_on_all_nodes(const char* query, int* count) {
     return answers;
 }
 
+bool is_synchronizing() {
+    Catalog nodes = open_catalog("pg_dist_node");
+    auto is = [&](HeapTuple row, const char* name) {
+        return DatumGetBool(value(nodes, row, name, BOOLOID));
+    };
+    SysScanDesc rows = systable_beginscan(nodes.relation, InvalidOid, false, nullptr, 0, nullptr);
+    bool found = false;
+    while (HeapTuple row = found ? nullptr : systable_getnext(rows))
+        found = is(row, "isactive") && is(row, "hasmetadata") && !is(row, "metadatasynced");
+    systable_endscan(rows);
+    close_catalog(nodes);
+    return found;
+}
+
 Obstacle obstacle_to_distribution() {
     if (!has_citus())
         return {"The extension citus is not installed in this database.",

@@ -35,6 +35,10 @@ NodeAnswer run_on_node(const ClusterNode& node, const char* statement);
 // Runs a query on each node, this one included, with the current user's rights.
 NodeAnswer* run_on_all_nodes(const char* query, int* count);
 
+// Whether another node's metadata are to be made anew, as after a node got another address: until
+// then Citus delegates no call to it.
+bool is_synchronizing();
+
 // ---- making tables of Citus; within run() of statements.hpp, and Citus must be installed ----
 
 // Why tables can't be distributed from this node; `detail` is nullptr if they can.
