@@ -533,5 +533,10 @@ group_failover() {
         failover async "$WORK/async" --seed 1 --seconds 1 --faults server
     check "work lost without a wait for the standby is found" \
         prove_failover asynchronous_taken_for_synchronous
+    if citus_is_installed; then
+        with_citus
+        check "workers of a Citus cluster: two killed servers lose nothing" \
+            failover sync "$WORK/workers" --seed 1 --seconds 20 --faults server
+    fi
     ((CHECKS_FAILED == 0))
 }

@@ -1,4 +1,4 @@
-# Patroni and etcd for script/chaos --patroni, and running it.
+# Patroni and etcd for script/chaos --patroni, alone and with Citus, and running it.
 # shellcheck shell=bash
 
 PATRONI_VERSION=4.1.5
@@ -54,9 +54,23 @@ prepare_failover() {
     run_as_postgres "$CHAOS_PATRONI/patroni" --version >/dev/null || return
     CHAOS_FAILOVER=$WORK/failover
     mkdir -p "$CHAOS_FAILOVER"
-    install -m 755 "$ROOT"/test/chaos/failover/{proxy,patroni.yml} "$CHAOS_FAILOVER"
+    install -m 755 "$ROOT"/test/chaos/failover/{proxy,patroni.yml} "$ROOT/test/chaos/scaleout/citus.yml" \
+        "$CHAOS_FAILOVER"
     CHAOS_PASSWORD=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
     export CHAOS_ETCD CHAOS_PATRONI CHAOS_FAILOVER CHAOS_PASSWORD PG_BINDIR
+}
+
+# With Citus, each worker is such a cluster. Commits that lost their client are settled at once.
+FAILOVER_OF=()
+with_citus() {
+    FAILOVER_BUGS=$ROOT/test/chaos/bugs/failover/citus
+    FAILOVER_OF=(--citus)
+    FAILOVER_SETTINGS+=(
+        citus.recover_2pc_interval=500ms
+        citus.node_connection_timeout=5s
+        citus.node_conninfo=sslmode=prefer
+        citus.enable_statistics_collection=off
+    )
 }
 
 # failover MODE FOLDER [option...]: one run on a new cluster.
@@ -64,7 +78,8 @@ failover() {
     local mode=$1 folder=$2 status=0 settings=() setting
     shift 2
     for setting in "${FAILOVER_SETTINGS[@]}"; do settings+=(--setting "$setting"); done
-    chaos --patroni "$mode" --folder "$folder" --sessions 8 "${settings[@]}" "$@" || status=$?
+    chaos "${FAILOVER_OF[@]}" --patroni "$mode" --folder "$folder" --sessions 8 "${settings[@]}" "$@" ||
+        status=$?
     stop_servers_below "$folder"
     ((status == 0)) || keep_cluster_logs "$folder"
     return "$status"
@@ -90,7 +105,7 @@ keep_cluster_logs() {
     local folder=${KEEP:-$BUILD/chaos} name log
     name=patroni-$(basename "$1")
     mkdir -p "$folder"
-    for log in "$1"/n*/server.log "$1"/etcd.log; do
+    for log in "$1"/*/server.log "$1"/etcd.log; do
         [[ ! -f $log ]] || cp "$log" "$folder/$name-$(basename "$(dirname "$log")")-$(basename "$log")"
     done
 }

@@ -14,7 +14,7 @@ namespace idem::chaos {
 namespace {
 
 constexpr Micros kPatience = 120 * kSecond;  // with the first start
-constexpr std::size_t kNodes = 3;
+constexpr int kGroupOfFile = 1;              // in citus.yml
 
 std::string environment(const char* name) {
     const char* value = std::getenv(name);
@@ -98,58 +98,14 @@ bool Node::kill_server() const {
     return server.kill();
 }
 
-Cluster::Cluster(const std::string& folder, Mode mode, std::vector<std::string> settings)
-    : folder_(folder),
-      mode_(mode),
-      settings_(std::move(settings)),
-      ports_(free_ports(2 + 3 * kNodes)) {
+Etcd::Etcd(const std::string& folder) : folder_(folder), port_(free_ports(1)[0]) {
     (void)::mkdir(folder.c_str(), 0700);
-    for (std::size_t i = 0; i < kNodes; ++i) {
-        const std::string name = "n" + std::to_string(i + 1);
-        const int* const ports = &ports_[2 + 3 * i];
-        nodes_.push_back(
-            std::make_unique<Node>(name, folder + "/" + name, ports[0], ports[1], ports[2]));
-        (void)::mkdir(nodes_.back()->folder.c_str(), 0700);
-        write_configuration(*nodes_.back());
-        askers_.push_back(nodes_.back()->asker());
-    }
 }
 
-Cluster::~Cluster() {
-    for (auto& node : nodes_) node->agent.kill();
-    for (auto& node : nodes_) (void)node->kill_server();
-    for (auto& node : nodes_) node->proxy.kill();
-    etcd_.kill();
-}
-
-std::string Cluster::settings_of() const {
-    std::string lines;
-    for (const std::string& setting : settings_) {
-        const std::size_t at = setting.find('=');
-        lines += "    " + setting.substr(0, at) + ": '" + setting.substr(at + 1) + "'\n";
-    }
-    return lines;
-}
-
-void Cluster::write_configuration(const Node& node) const {
-    Replacements values = relaxed(mode_);
-    for (const auto& [word, value] : Replacements{{"%name%", node.name},
-                                                  {"%rest%", local(node.rest_port)},
-                                                  {"%etcd%", local(node.proxy_port)},
-                                                  {"%postgres%", local(node.server.port())},
-                                                  {"%folder%", node.folder},
-                                                  {"%bin%", environment("PG_BINDIR")},
-                                                  {"%password%", environment("CHAOS_PASSWORD")},
-                                                  {"%parameters%", settings_of()}})
-        values.emplace_back(word, value);
-    std::ofstream(node.folder + "/patroni.yml")
-        << filled(text_of(environment("CHAOS_FAILOVER") + "/patroni.yml"), values);
-}
-
-void Cluster::start_etcd() {
-    const std::string clients = "http://" + local(ports_[0]);
-    const std::string peers = "http://" + local(ports_[1]);
-    etcd_ = Process(
+void Etcd::start() {
+    const std::string clients = "http://" + local(port_);
+    const std::string peers = "http://" + local(free_ports(1)[0]);
+    process_ = Process(
         {environment("CHAOS_ETCD"), "--name", "chaos", "--data-dir", folder_ + "/etcd",
          "--listen-client-urls", clients, "--advertise-client-urls", clients, "--listen-peer-urls",
          peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "chaos=" + peers},
@@ -164,10 +120,59 @@ void Cluster::start_etcd() {
     }
 }
 
+Cluster::Cluster(const std::string& folder, const Etcd& etcd, Formation formation)
+    : folder_(folder), etcd_(etcd), formation_(std::move(formation)) {
+    const std::vector<int> ports = free_ports(3 * formation_.servers);
+    for (std::size_t i = 0; i < formation_.servers; ++i) {
+        const std::string name = formation_.prefix + std::to_string(i + 1);
+        nodes_.push_back(std::make_unique<Node>(name, folder + "/" + name, ports[3 * i],
+                                                ports[3 * i + 1], ports[3 * i + 2]));
+        (void)::mkdir(nodes_.back()->folder.c_str(), 0700);
+        write_configuration(*nodes_.back());
+        askers_.push_back(nodes_.back()->asker());
+    }
+}
+
+Cluster::~Cluster() {
+    for (auto& node : nodes_) node->agent.kill();
+    for (auto& node : nodes_) (void)node->kill_server();
+    for (auto& node : nodes_) node->proxy.kill();
+}
+
+std::string Cluster::settings_of() const {
+    std::string lines;
+    for (const std::string& setting : formation_.settings) {
+        const std::size_t at = setting.find('=');
+        lines += "    " + setting.substr(0, at) + ": '" + setting.substr(at + 1) + "'\n";
+    }
+    return lines;
+}
+
+void Cluster::write_configuration(const Node& node) const {
+    Replacements values = relaxed(formation_.mode);
+    const int group = formation_.group.value_or(kGroupOfFile);
+    if (group != kGroupOfFile)
+        values.emplace_back("group: " + std::to_string(kGroupOfFile),
+                            "group: " + std::to_string(group));
+    for (const auto& [word, value] : Replacements{{"%name%", node.name},
+                                                  {"%rest%", local(node.rest_port)},
+                                                  {"%etcd%", local(node.proxy_port)},
+                                                  {"%postgres%", local(node.server.port())},
+                                                  {"%folder%", node.folder},
+                                                  {"%bin%", environment("PG_BINDIR")},
+                                                  {"%password%", environment("CHAOS_PASSWORD")},
+                                                  {"%parameters%", settings_of()}})
+        values.emplace_back(word, value);
+    const std::string folder = environment("CHAOS_FAILOVER");
+    const std::string citus = formation_.group ? text_of(folder + "/citus.yml") : "";
+    std::ofstream(node.folder + "/patroni.yml")
+        << filled(text_of(folder + "/patroni.yml") + citus, values);
+}
+
 void Cluster::start_proxy(Node& node) {
     node.proxy = Process(
         {environment("CHAOS_PATRONI") + "/python3", environment("CHAOS_FAILOVER") + "/proxy",
-         std::to_string(node.proxy_port), std::to_string(ports_[0])},
+         std::to_string(node.proxy_port), std::to_string(etcd_.port())},
         node.folder, node.folder + "/proxy.log");
 }
 
@@ -176,22 +181,29 @@ void Cluster::start_agent(Node& node) {
                          node.server.folder() + "/server.log");
 }
 
+// Patroni's own command, by the configuration of this node.
+bool Cluster::control(std::vector<std::string> command, const Node& node,
+                      const std::string& log) const {
+    command.insert(command.begin(), {patroni("patronictl"), "-c", node.folder + "/patroni.yml"});
+    if (formation_.group)
+        command.insert(command.end(), {"--group", std::to_string(*formation_.group)});
+    return run_program(command, folder_, log);
+}
+
 bool Cluster::switch_over(const Node& primary) const {
-    return run_program({patroni("patronictl"), "-c", primary.folder + "/patroni.yml", "switchover",
-                        "chaos", "--leader", primary.name, "--force"},
-                       folder_, folder_ + "/switchover.log");
+    return control({"switchover", "chaos", "--leader", primary.name, "--force"}, primary,
+                   folder_ + "/switchover.log");
 }
 
 // The first one initializes the cluster, the others copy it.
 void Cluster::start() {
-    start_etcd();
     const Micros deadline = now() + kPatience;
     for (auto& node : nodes_) {
         start_proxy(*node);
         start_agent(*node);
         if (node != nodes_.front()) continue;
         while (!askers_[0].ask("SELECT").has_value()) {
-            create_database();
+            if (!formation_.group) create_database();
             if (now() > deadline) throw std::runtime_error("the first server did not start");
             rest(200 * kMillisecond);
         }
@@ -228,7 +240,7 @@ std::string Cluster::complaint() {
     if (!standbys) return primary().name + " does not answer";
     const auto streaming = (*standbys)[0][0].as<std::size_t>();
     if (streaming != nodes_.size() - 1) return std::to_string(streaming) + " standbys stream";
-    if (mode_ == Mode::Async) return {};
+    if (formation_.mode == Mode::Async) return {};
     if ((*standbys)[0][1].as<int>() == 0) return "no standby is synchronous";
     return has_known_standby() ? "" : "etcd knows of no synchronous standby";
 }
@@ -237,9 +249,7 @@ std::string Cluster::complaint() {
 bool Cluster::has_known_standby() const {
     const std::string list = folder_ + "/list.log";
     std::ofstream(list, std::ios::trunc).close();
-    const Node& any = *nodes_[primary_];
-    return run_program({patroni("patronictl"), "-c", any.folder + "/patroni.yml", "list", "chaos"},
-                       folder_, list) &&
+    return control({"list", "chaos"}, *nodes_[primary_], list) &&
            text_of(list).find("Sync Standby") != std::string::npos;
 }
 

@@ -1,5 +1,6 @@
-// Three servers on this machine under Patroni: an agent for each, one etcd, and a proxy between
-// each agent and etcd. All of them are our processes and have their files below one folder.
+// Servers on this machine under Patroni that take over from each other: an agent for each, and a
+// proxy between each agent and etcd. All of them are our processes and have their files below one
+// folder.
 #pragma once
 
 #include <memory>
@@ -56,18 +57,40 @@ class Node {
 // Of a primary the timeline, 0 of a standby.
 extern const char* const kRoleQuery;
 
+// Of one member, in a folder that is made. From the environment: CHAOS_ETCD, the program.
+class Etcd {
+  public:
+    explicit Etcd(const std::string& folder);
+    void start();
+    int port() const { return port_; }
+
+  private:
+    const std::string folder_;
+    const int port_;
+    Process process_;
+};
+
+// The servers of one cluster. Their names begin with the prefix.
+struct Formation {
+    Mode mode = Mode::Sync;
+    std::size_t servers = 3;
+    std::string prefix = "n";
+    std::optional<int> group;           // of Citus; its other groups use the same etcd
+    std::vector<std::string> settings;  // of the servers
+};
+
 class Cluster {
   public:
-    // Empty, with these settings of the server. From the environment: CHAOS_PATRONI and PG_BINDIR,
-    // the folders of the programs, CHAOS_ETCD, CHAOS_FAILOVER, which is the folder of this file's
-    // proxy and patroni.yml or of copies, and CHAOS_PASSWORD.
-    Cluster(const std::string& folder, Mode mode, std::vector<std::string> settings);
+    // Empty. From the environment: CHAOS_PATRONI and PG_BINDIR, the folders of the programs,
+    // CHAOS_FAILOVER, which is the folder of this file's proxy and patroni.yml or of copies, and
+    // CHAOS_PASSWORD.
+    Cluster(const std::string& folder, const Etcd& etcd, Formation formation);
     // Kills everything.
     ~Cluster();
     Cluster(const Cluster&) = delete;
     Cluster& operator=(const Cluster&) = delete;
 
-    // Returns when all three stream; throws if that fails.
+    // Returns when all stream; throws if that fails.
     void start();
 
     const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
@@ -89,15 +112,13 @@ class Cluster {
   private:
     void write_configuration(const Node& node) const;
     std::string settings_of() const;
-    void start_etcd();
     void create_database();
     bool has_known_standby() const;
+    bool control(std::vector<std::string> command, const Node& node, const std::string& log) const;
 
     const std::string folder_;
-    const Mode mode_;
-    const std::vector<std::string> settings_;
-    std::vector<int> ports_;
-    Process etcd_;
+    const Etcd& etcd_;
+    const Formation formation_;
     std::vector<std::unique_ptr<Node>> nodes_;
     std::vector<Asker> askers_;
     std::size_t primary_ = 0;

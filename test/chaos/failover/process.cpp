@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -99,13 +100,15 @@ bool run_program(const std::vector<std::string>& command, const std::string& fol
 std::vector<int> free_ports(std::size_t count) {
     constexpr int kFirst = 12000;
     constexpr int kLast = 32000;
+    static std::set<int> given;
     std::random_device random;
     std::vector<int> ports;
     std::vector<int> sockets;
     while (ports.size() < count) {
         const int port = kFirst + static_cast<int>(random() % (kLast - kFirst));
-        const int socket = bind_to(port);
+        const int socket = given.count(port) > 0 ? -1 : bind_to(port);
         if (socket < 0) continue;
+        given.insert(port);
         sockets.push_back(socket);
         ports.push_back(port);
     }

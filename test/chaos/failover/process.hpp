@@ -31,7 +31,7 @@ class Process {
 bool run_program(const std::vector<std::string>& command, const std::string& folder,
                  const std::string& log);
 
-// Free ports of this machine, all different.
+// Free ports of this machine, all different, and not given before.
 std::vector<int> free_ports(std::size_t count);
 
 }  // namespace idem::chaos

@@ -47,13 +47,11 @@ std::string seconds(Micros duration) {
     return text;
 }
 
-// The longest time without an acknowledgement around a strike.
-Micros gap_of(const Strike& strike, const std::vector<Micros>& moments) {
-    Micros longest = 0;
-    for (std::size_t i = 1; i < moments.size(); ++i)
-        if (moments[i] >= strike.from && moments[i - 1] <= strike.whole)
-            longest = std::max(longest, moments[i] - moments[i - 1]);
-    return longest;
+Formation formation_of(const Options& options) {
+    Formation formation;
+    formation.mode = options.async_as_sync ? Mode::Async : mode_of(options.patroni);
+    formation.settings = options.settings;
+    return formation;
 }
 
 class FailoverRun : public Trial {
@@ -61,7 +59,8 @@ class FailoverRun : public Trial {
     explicit FailoverRun(const Options& options)
         : Trial(options),
           mode_(mode_of(options.patroni)),
-          cluster_(options.folder, options.async_as_sync ? Mode::Async : mode_, options.settings) {
+          etcd_(options.folder),
+          cluster_(options.folder, etcd_, formation_of(options)) {
         mix_.longest_lease = 2 * kSecond;
         mix_.cold_every = 2;
         mix_.pace = 25 * kMillisecond;
@@ -80,6 +79,7 @@ class FailoverRun : public Trial {
 
     void bring_up() override {
         const Micros start = now();
+        etcd_.start();
         cluster_.start();
         std::cout << "  three servers stream after " << seconds(now() - start) << std::endl;
         set_up(server(), mix_.body_limit);
@@ -132,28 +132,13 @@ class FailoverRun : public Trial {
     }
 
     void print_more() const override {
-        print_strikes();
+        print_strikes(strikes_, acknowledgements(history_));
+        std::cout << "  rewound: " << cluster_.rewinds() << " times\n";
         print_losses(history_);
     }
 
-    void print_strikes() const {
-        const std::vector<Micros> moments = acknowledgements(history_);
-        std::cout << "  fault        primary  taken over  nothing acknowledged  back\n";
-        for (const Strike& strike : strikes_) {
-            const bool taken = !strike.successor.empty();
-            char line[128];
-            (void)std::snprintf(line, sizeof line, "  %-12s %s %-2s    %10s  %20s  %s",
-                                strike.kind.c_str(), strike.victim.c_str(),
-                                strike.successor.c_str(),
-                                taken ? seconds(strike.taken_over - strike.from).c_str() : "-",
-                                seconds(gap_of(strike, moments)).c_str(),
-                                seconds(strike.whole - strike.undone).c_str());
-            std::cout << line << "\n";
-        }
-        std::cout << "  rewound: " << cluster_.rewinds() << " times\n";
-    }
-
     const Mode mode_;
+    Etcd etcd_;
     Cluster cluster_;
     std::optional<Watch> watch_;
     std::vector<Strike> strikes_;

@@ -15,6 +15,7 @@ constexpr Micros kForWhole = 120 * kSecond;
 // How long there are two primaries: longer than the patience of clients, so that they cancel
 // commits.
 constexpr Micros kWithTwo = 8 * kSecond;
+constexpr int kBeforeTakeover = 5;      // seconds, a watchdog's margin
 constexpr Micros kQuiet = 2 * kSecond;  // work without harm, before each strike
 
 void kill_server(Cluster&, Node& node) {
@@ -25,6 +26,12 @@ void kill_agent(Cluster&, Node& node) {
 }
 void kill_both(Cluster&, Node& node) {
     node.agent.kill();
+    (void)node.kill_server();
+}
+// The server goes on until shortly before another may take over, as with a watchdog.
+void kill_agent_then_server(Cluster&, Node& node) {
+    node.agent.kill();
+    rest((kTtl - kBeforeTakeover) * kSecond);
     (void)node.kill_server();
 }
 void freeze_agent(Cluster&, Node& node) {
@@ -59,13 +66,38 @@ std::string seconds(Micros duration) {
     return text;
 }
 
+// The longest time without an acknowledgement around a strike.
+Micros gap_of(const Strike& strike, const std::vector<Micros>& moments) {
+    Micros longest = 0;
+    for (std::size_t i = 1; i < moments.size(); ++i)
+        if (moments[i] >= strike.from && moments[i - 1] <= strike.whole)
+            longest = std::max(longest, moments[i] - moments[i - 1]);
+    return longest;
+}
+
 }  // namespace
+
+void print_strikes(const std::vector<Strike>& strikes, const std::vector<Micros>& moments) {
+    std::cout << "  fault        primary  taken over  nothing acknowledged  back\n";
+    for (const Strike& strike : strikes) {
+        const bool taken = !strike.successor.empty();
+        char line[128];
+        (void)std::snprintf(line, sizeof line, "  %-12s %s %-2s    %10s  %20s  %s",
+                            strike.kind.c_str(), strike.victim.c_str(), strike.successor.c_str(),
+                            taken ? seconds(strike.taken_over - strike.from).c_str() : "-",
+                            seconds(gap_of(strike, moments)).c_str(),
+                            seconds(strike.whole - strike.undone).c_str());
+        std::cout << line << "\n";
+    }
+}
 
 const std::vector<Strikes::Kind>& Strikes::kinds() {
     static const std::vector<Kind> kKinds = {
         {"server", "the primary's server is killed", kill_server, nothing, true, false},
         {"agent", "the primary's agent is killed", kill_agent, start_agent, true, true},
         {"both", "the primary's server and agent are killed", kill_both, start_agent, true, false},
+        {"watchdog", "the primary's agent is killed, and its server by the watchdog",
+         kill_agent_then_server, start_agent, true, false},
         {"switchover", "a switchover", switch_over, nothing, true, false},
         {"freeze", "the primary's agent is stopped", freeze_agent, thaw_agent, true, true},
         {"refuse", "the primary's agent is refused by etcd", kill_proxy, start_proxy, true, false},
@@ -77,8 +109,12 @@ const std::vector<Strikes::Kind>& Strikes::kinds() {
 }
 
 Strikes::Strikes(Cluster& cluster, const Watch& watch, std::uint64_t seed,
-                 const std::vector<std::string>& kinds)
-    : cluster_(cluster), watch_(watch), random_(seed, 0x57e1), begin_(now()) {
+                 const std::vector<std::string>& kinds, std::function<std::string()> also_missing)
+    : cluster_(cluster),
+      watch_(watch),
+      also_missing_(std::move(also_missing)),
+      random_(seed, 0x57e1),
+      begin_(now()) {
     for (const Kind& kind : Strikes::kinds())
         if (kinds.empty() || std::find(kinds.begin(), kinds.end(), kind.name) != kinds.end())
             wanted_.push_back(&kind);
@@ -89,10 +125,13 @@ Strikes::Strikes(Cluster& cluster, const Watch& watch, std::uint64_t seed,
 }
 
 void Strikes::go_on_until(Micros end) {
-    do {
-        rest(kQuiet);
-        strike(next());
-    } while (now() < end && failures_.empty());
+    do strike_once();
+    while (now() < end && failures_.empty());
+}
+
+void Strikes::strike_once() {
+    rest(kQuiet);
+    strike(next());
 }
 
 // Each kind comes once before any comes again.
@@ -156,6 +195,7 @@ void Strikes::await_whole(Strike* strike) {
     do {
         rest(250 * kMillisecond);
         complaint = cluster_.complaint();
+        if (complaint.empty() && also_missing_) complaint = also_missing_();
     } while (!complaint.empty() && now() < deadline);
     strike->whole = now();
     if (!complaint.empty())

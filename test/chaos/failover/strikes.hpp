@@ -2,6 +2,8 @@
 // taken over, then undoes the fault. The next comes when the cluster is whole again.
 #pragma once
 
+#include <functional>
+
 #include "check/rules.hpp"
 #include "failover/watch.hpp"
 #include "load/random.hpp"
@@ -19,14 +21,20 @@ struct Strike {
     Micros whole = 0;
 };
 
+// One line for each, and with the moments of acknowledgements the longest time without one.
+void print_strikes(const std::vector<Strike>& strikes, const std::vector<Micros>& moments);
+
 class Strikes {
   public:
-    // `kinds` as kinds() has them; empty: all.
+    // `kinds` as kinds() has them; empty: all. The cluster is whole if `also_missing` finds nothing
+    // either.
     Strikes(Cluster& cluster, const Watch& watch, std::uint64_t seed,
-            const std::vector<std::string>& kinds);
+            const std::vector<std::string>& kinds, std::function<std::string()> also_missing = {});
 
     // Until this moment; a fault that has begun is completed.
     void go_on_until(Micros end);
+    // One fault, from a cluster that is whole to one that is whole again.
+    void strike_once();
 
     const std::vector<Strike>& done() const { return done_; }
     // A cluster did not become whole again, or no server took over (invariant 17).
@@ -54,6 +62,7 @@ class Strikes {
 
     Cluster& cluster_;
     const Watch& watch_;
+    const std::function<std::string()> also_missing_;
     Random random_;
     std::vector<const Kind*> wanted_;
     std::vector<const Kind*> round_;  // of the wanted ones, those that were not drawn yet

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -13,7 +14,8 @@ namespace idem::chaos {
 
 class Watch {
   public:
-    explicit Watch(const Cluster& cluster);
+    // `tell` hears of each takeover, the first primary's included.
+    explicit Watch(const Cluster& cluster, std::function<void(const Node&)> tell = {});
     ~Watch();
     Watch(const Watch&) = delete;
     Watch& operator=(const Watch&) = delete;
@@ -31,6 +33,7 @@ class Watch {
     void look();
 
     const Cluster& cluster_;
+    const std::function<void(const Node&)> tell_;
     std::vector<Asker> askers_;
     mutable std::mutex mutex_;
     std::map<int, Takeover> takeovers_;

@@ -43,9 +43,16 @@ bool is_doubtful(const pqxx::sql_error& error) {
                        [&](const char* words) { return text.find(words) != std::string::npos; });
 }
 
+// Another node has sent the call to a server that is no primary any more. In one isolation level
+// the server reports that as a missing feature (0A000).
+bool is_on_standby(const pqxx::sql_error& error) {
+    return std::string(error.what()).find("in a hot standby") != std::string::npos;
+}
+
 // libpqxx 6 identifies some errors only by their class.
 std::string state_of(const pqxx::sql_error& error) {
     if (is_dropped(error)) return "42883";
+    if (is_on_standby(error)) return "25006";
     if (!error.sqlstate().empty()) return std::string(error.sqlstate());
     if (dynamic_cast<const pqxx::insufficient_privilege*>(&error) != nullptr) return "42501";
     if (dynamic_cast<const pqxx::undefined_function*>(&error) != nullptr) return "42883";

@@ -259,9 +259,9 @@ std::vector<Violation> check_node(const Server& server) {
     return found;
 }
 
-std::vector<Violation> check_standby(const Server& server) {
+std::vector<Violation> check_standby(const Server& server, bool in_shards) {
     std::vector<Violation> found;
-    check_structure(server, false, &found);
+    check_structure(server, in_shards, &found);
     check_log(server, &found);
     return found;
 }

@@ -29,7 +29,7 @@ void await_end_of_leases(const Server& server);
 // are sound and agree).
 std::vector<Violation> check_at_rest(const Server& server);
 // The same of a standby: 19 and 20.
-std::vector<Violation> check_standby(const Server& server);
+std::vector<Violation> check_standby(const Server& server, bool in_shards = false);
 // Of a node of a cluster, where the records are in shards: 18, 19 and 20.
 std::vector<Violation> check_node(const Server& server);
 

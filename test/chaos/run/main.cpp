@@ -38,7 +38,8 @@ Conclusion harm(const Options& options) {
 Conclusion act(const Options& options) {
     if (!options.check.empty()) return judge_file(options.check);
     if (!options.harm.empty()) return harm(options);
-    if (options.citus) return run_scaleout(options);
+    if (options.citus)
+        return options.patroni.empty() ? run_scaleout(options) : run_node_failover(options);
     return options.patroni.empty() ? run(options) : run_failover(options);
 }
 

@@ -47,8 +47,9 @@ bool sabotage(Options& options, const std::string& what) {
     options.weaker_isolation = what == "weaker-isolation";
     options.trusts_warnings = what == "trusts-warnings";
     options.async_as_sync = what == "async-as-sync";
+    options.old_address = what == "old-address";
     return options.effect_outside || options.weaker_isolation || options.trusts_warnings ||
-           options.async_as_sync;
+           options.async_as_sync || options.old_address;
 }
 
 void apply(Options& options, int letter, const std::string& value) {

@@ -28,6 +28,7 @@ struct Options {
     bool weaker_isolation = false;
     bool trusts_warnings = false;  // see Habits
     bool async_as_sync = false;    // an asynchronous cluster is judged as a synchronous one
+    bool old_address = false;      // Citus is not told of new primaries
 };
 
 // Throws std::invalid_argument.

@@ -1,4 +1,5 @@
-// The runs: a scenario on one server, a Patroni cluster, a Citus cluster.
+// The runs: a scenario on one server, a Patroni cluster, a Citus cluster, and one whose workers
+// Patroni manages.
 #pragma once
 
 #include "run/report.hpp"
@@ -8,5 +9,6 @@ namespace idem::chaos {
 Conclusion run(const Options& options);
 Conclusion run_failover(const Options& options);
 Conclusion run_scaleout(const Options& options);
+Conclusion run_node_failover(const Options& options);
 
 }  // namespace idem::chaos

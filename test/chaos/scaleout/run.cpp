@@ -1,29 +1,16 @@
 #include "run/run.hpp"
 
-#include "run/database.hpp"
-#include "run/tables.hpp"
-#include "run/trial.hpp"
 #include "scaleout/cluster_faults.hpp"
+#include "scaleout/sharded_run.hpp"
 
 namespace idem::chaos {
 namespace {
 
 using Lane = ClusterFaults::Lane;
 
-class ScaleoutRun : public Trial {
+class ScaleoutRun : public ShardedRun {
   public:
-    explicit ScaleoutRun(const Options& options) : Trial(options), citus_(target_) {
-        mix_.harm = !options.faults.empty();
-        mix_.distributed = true;
-        mix_.tenants = 8;
-        // Excludes what Citus does not promise or support: users' PREPARE TRANSACTION, and
-        // SERIALIZABLE across nodes and moves.
-        mix_.prepare = false;
-        mix_.sums = false;
-        mix_.hold = false;
-        mix_.decided_every = 0;
-        habits_.any_node = true;
-    }
+    explicit ScaleoutRun(const Options& options) : ShardedRun(options), citus_(target_) {}
 
   private:
     std::string title() const override { return "Citus"; }
@@ -32,10 +19,7 @@ class ScaleoutRun : public Trial {
 
     void bring_up() override {
         citus_.set_up();
-        set_up(server(), mix_.body_limit);
-        for (const std::string& sql : distributed_work()) Citus::ask(server(), sql);
-        // A lease counts from PREPARE, and others see the row when all nodes have committed.
-        history_.early_rows = true;
+        distribute();
     }
 
     void disturb() override {
@@ -55,12 +39,8 @@ class ScaleoutRun : public Trial {
     void come_to_rest() override { citus_.await_rest(); }
 
     void look_at_rest() override {
-        for (const Citus::Worker* node : citus_.members())
-            for (const Violation& violation : check_node(node->server))
-                at_rest_.push_back({violation.invariant, node->name + ": " + violation.what});
+        for (const Citus::Worker* node : citus_.members()) expect_rest(node->name, node->server);
     }
-
-    void print_more() const override { print_nodes(history_); }
 
     Citus citus_;
 };
