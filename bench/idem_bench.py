@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 
+from beyond_memory import beyond_memory
 from cluster import cluster, nodes
 from figures import chart_of, draw, print_figures, print_table
 from large import large
@@ -21,14 +22,14 @@ from single_requests import (encryption, first_execution, hot_key, once, peers, 
 SCENARIOS = {scenario.__name__: scenario for scenario in (
     first_execution, once, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog, cluster,
     managed)}
-# These take an hour, or a third of the disk.
-ON_REQUEST = {scenario.__name__: scenario for scenario in (hour, large, connections)}
+# These take an hour, or much of the disk.
+ON_REQUEST = {scenario.__name__: scenario for scenario in (hour, large, beyond_memory, connections)}
 
 # name: default, with --quick, most
 NUMBERS = {"clients": (4, 4, 64), "rounds": (7, 3, 100), "slice": (4, 1, 600), "pairs": (3, 2, 100),
            "seconds": (45, 8, 3600), "ttl": (30, 15, 3600), "rows": (10**6, 200000, 10**8),
            "rate": (200, 200, 10**5), "live": (20 * 10**6, 10**6, 10**9), "minutes": (60, 2, 10**5),
-           "records": (None, 10**6, 10**9)}
+           "records": (None, 10**6, 10**9), "memory": (512, 64, 10**6)}
 
 
 class Quick(argparse.Action):

@@ -9,7 +9,7 @@ from statistics import median
 from figures import Chart, Figure, Findings
 from load import Contender, Course, Load, side_by_side
 from many_records import BATCH_ROWS, FEW_ROWS, SINCE_CHECKPOINT, Database, in_words
-from server import DAY, RECORD_COLUMNS, as_server, say
+from server import DAY, RECORD_COLUMNS, restart, say
 from single_requests import COMPLETED, REPLAYED
 
 BYTES_OF_RECORD = 650  # in the table and its indexes, and room for rows that vacuum has not reached
@@ -87,12 +87,7 @@ class Filled(Database):
         return [orderly, timed(self.restart, sessions, "immediate")]
 
     def restart(self, sessions, mode):
-        folder = self.sql.text("SHOW data_directory")
-        as_server("pg_ctl", "restart", "--silent", "--wait", "--timeout", str(PATIENCE), "-m", mode,
-                  "-D", folder, "-l", f"{folder}.log")
-        for session in sessions:
-            session.close()
-            session.open()
+        restart(sessions, mode, PATIENCE)
         if self.sql.text(f"SELECT outcome FROM idem_begin(bench.key_of({self.rows // 2}),"
                          " scope => 'bench')") != "replay":
             raise RuntimeError(f"{self.name}: a record was lost")

@@ -32,6 +32,7 @@ class Contender:
     host: str = ""  # '': that of libpq's environment
     tenant: str = ""
     records: int = KNOWN_RECORDS  # requested once more: those numbered 1 to this
+    defines: tuple = ()  # further variables of the script, NAME=VALUE
 
     def round_trips(self):
         """A statement outside of pipelines, or a pipeline."""
@@ -106,7 +107,7 @@ class Load:
                        f"--client={clients}", f"--jobs={threads or clients}",
                        f"--define=body={BODY}"]
             command += [f"--define=tenant={contender.tenant}"] if contender.tenant else []
-            command += [f"--define=records={contender.records}"]
+            command += [f"--define={one}" for one in (f"records={contender.records}", *contender.defines)]
             command += [f"--{name}={value}" for name, value in options.items()]
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -143,6 +143,16 @@ def as_server(*command, given=None, wait=True):
                           stdin=None if given else subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
+def restart(sessions, mode="fast", patience=600):
+    """The server of these sessions, which go on after it."""
+    folder = sessions[0].text("SHOW data_directory")
+    as_server("pg_ctl", "restart", "--silent", "--wait", "--timeout", str(patience), "-m", mode,
+              "-D", folder, "-l", f"{folder}.log")
+    for session in sessions:
+        session.close()
+        session.open()
+
+
 def redis(*command, lines=None):
     """redis-cli, for what is not measured."""
     return subprocess.run(["redis-cli", "-s", os.environ["REDIS_SOCKET"], *command], check=True,

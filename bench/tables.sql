@@ -53,6 +53,24 @@ CREATE FUNCTION bench.key_of(number bigint) RETURNS text IMMUTABLE LANGUAGE sql 
            || '-5b1c-7d3e-8f00'
 $$;
 
+-- A UUID of version 4 or 7, of 32 hexadecimal digits and, for version 7, of milliseconds since 1970.
+CREATE FUNCTION bench.uuid_of(version integer, digits text, millis bigint) RETURNS text
+    IMMUTABLE LANGUAGE sql AS $$
+    SELECT overlay(CASE version WHEN 7 THEN lpad(to_hex(millis), 12, '0') || substr(digits, 13)
+                   ELSE digits END PLACING version::text FROM 13)::uuid::text
+$$;
+
+CREATE FUNCTION bench.new_uuid(version integer) RETURNS text VOLATILE LANGUAGE sql AS $$
+    SELECT bench.uuid_of(version, replace(gen_random_uuid()::text, '-', ''),
+                         (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+$$;
+
+-- Of the record with this number, of which a thousand arrived in each second.
+CREATE FUNCTION bench.uuid_of_number(version integer, number bigint) RETURNS text
+    IMMUTABLE LANGUAGE sql AS $$
+    SELECT bench.uuid_of(version, md5(number::text), 1700000000000 + number)
+$$;
+
 -- Completed records numbered `first` to `last`, whose retention ends are spread evenly from `starts`
 -- to `ends`, seconds from now. In the order of their keys, which saves the time of jumping from page
 -- to page of the index, or as they arrive and so expire.
