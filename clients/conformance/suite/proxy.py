@@ -61,6 +61,7 @@ class Link:
     def close(self):
         if self.open:
             self.open = False
+            self.proxy.ended.append(self.waits)
             for end in (self.client, self.server):
                 self.proxy.forget(end)
                 end.close()
@@ -218,6 +219,7 @@ class Proxy:
         self.port_of_server = port or os.environ.get("PGPORT", "5432")
         self.lock = threading.RLock()
         self.links, self.traps = {}, []
+        self.ended = []  # waits of links that are closed: a service may connect for each request
         self.swallowing = False
         self.selector = selectors.DefaultSelector()
         self.wake_out, self.wake_in = socket.socketpair()
@@ -284,11 +286,12 @@ class Proxy:
         with self.lock:
             for link in set(self.links.values()):
                 link.waits.clear()
+            self.ended.clear()
 
     def waits(self, statement):
         """Of the connections that have run the statement: what was sent together, in lists."""
         with self.lock:
-            found = [link.waits for link in set(self.links.values())]
+            found = [*self.ended, *(link.waits for link in set(self.links.values()))]
             return [
                 list(wait) for waits in found for wait in waits
                 if any(statement in text for texts in waits for text in texts)

@@ -1,0 +1,51 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres;
+
+use Idempotency\Postgres\Error\DatabaseAway;
+use Idempotency\Postgres\Error\DatabaseLate;
+use Idempotency\Postgres\Error\InDoubt;
+use Idempotency\Postgres\Error\Thrown;
+
+/** Repeats after a conflict or a lost connection. @internal */
+final class Again
+{
+    /**
+     * Also after a COMMIT without an answer: the same key gets `replay` if it was committed, `execute` if not.
+     *
+     * @template T
+     * @param callable(bool $lost, bool $last): T $call lost: an earlier try has lost its connection
+     * @return T
+     */
+    public static function call(Settings $settings, callable $call): mixed
+    {
+        $late = 0;
+        $lost = false;
+        for ($attempt = 1; true; $attempt++) {
+            try {
+                return $call($lost, $attempt >= $settings->attempts);
+            } catch (\Throwable $raised) {
+                $cause = self::transientCause($raised);
+            }
+            $lost = $lost || !Failure::isConflict($cause);
+            // Each of these has used the whole time; a second one asks for the result of a COMMIT.
+            $late += $raised instanceof DatabaseLate ? 1 : 0;
+            if ($attempt >= $settings->attempts || $late === 2) {
+                throw new DatabaseAway('the database could not do it', 0, $cause);
+            }
+            usleep((int) (20_000 * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax())));
+        }
+    }
+
+    /** Throws what another run cannot cure. */
+    private static function transientCause(\Throwable $raised): \Throwable
+    {
+        if ($raised instanceof Thrown) {
+            return $raised->mayRunAgain ? $raised->cause : throw $raised->cause;
+        }
+        $mayPass = Failure::isConflict($raised) || Failure::isConnectionLost($raised);
+        return $mayPass && !$raised instanceof InDoubt ? $raised : throw $raised;
+    }
+}

@@ -1,0 +1,88 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres\Caller;
+
+use Idempotency\Postgres\Contract;
+use Idempotency\Postgres\Key;
+use Psr\Http\Message\ResponseInterface;
+
+/** For programs that call such services: one key for all sendings of a request, until its answer is final. Times are seconds. */
+final readonly class Caller
+{
+    private const OPEN = ['in-progress', 'unknown', 'retry-later', 'unavailable', 'handler-late'];
+
+    /**
+     * @param int $attempts how often a request is sent
+     * @param float $base the longest first pause; each further one may be twice as long, up to `cap`
+     * @param float $giveUpAfter no pause begins that would end later than this after the first sending
+     */
+    public function __construct(
+        private int $attempts = 8,
+        private float $base = 0.2,
+        private float $cap = 30.0,
+        private float $giveUpAfter = 300.0,
+        private string $keyHeader = 'Idempotency-Key',
+    ) {
+    }
+
+    /**
+     * Sends a request until its answer is final: after pauses that grow, no shorter than Retry-After.
+     *
+     * After a crash the application goes on with the key that `store` has got, as `key`.
+     *
+     * @param callable(array<string, string>): ResponseInterface $send gets the key's header field, and makes the same
+     *     request each time, with a timeout; an exception means that there was no answer
+     * @param (callable(string): mixed)|null $store gets the key before the first sending
+     */
+    public function call(callable $send, ?string $key = null, ?callable $store = null): ResponseInterface
+    {
+        $key ??= Key::generate();
+        $store === null || $store($key);
+        $end = hrtime(true) / 1e9 + $this->giveUpAfter;
+        for ($sent = 1; true; $sent++) {
+            $response = $error = null;
+            try {
+                $response = $send([$this->keyHeader => Key::quote($key)]);
+                if (self::isFinal($response)) {
+                    return $response;
+                }
+            } catch (\Exception $error) { // it may have taken effect
+            }
+            $pause = self::retryAfter($response) + lcg_value() * min($this->cap, $this->base * 2 ** ($sent - 1));
+            if ($sent >= $this->attempts || hrtime(true) / 1e9 + $pause > $end) {
+                throw new NotFinal($key, $response, $error);
+            }
+            usleep((int) ($pause * 1e6));
+        }
+    }
+
+    /** Whether a repeat with the same key would get this answer again. */
+    public static function isFinal(ResponseInterface $response): bool
+    {
+        $word = self::problem($response);
+        return match (true) {
+            $response->getHeaderLine('Idempotent-Replayed') === 'true' => true,
+            in_array($word, self::OPEN, true) => false,
+            in_array($word, ['failed', 'exhausted'], true) => true,
+            default => $response->getStatusCode() < 500 && !in_array($response->getStatusCode(), Contract::NOT_KEPT, true),
+        };
+    }
+
+    private static function problem(ResponseInterface $response): ?string
+    {
+        if (!str_starts_with($response->getHeaderLine('Content-Type'), 'application/problem+json')) {
+            return null;
+        }
+        $type = json_decode((string) $response->getBody(), true)['type'] ?? null;
+        return is_string($type) && preg_match('~/problems/idempotency/([a-z-]+)$~D', $type, $found) ? $found[1] : null;
+    }
+
+    /** Seconds or a date, as seconds from now. */
+    private static function retryAfter(?ResponseInterface $response): float
+    {
+        $field = $response?->getHeaderLine('Retry-After') ?? '';
+        return ctype_digit($field) ? (float) $field : max(0.0, (float) ((strtotime($field) ?: 0) - time()));
+    }
+}

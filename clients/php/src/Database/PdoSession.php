@@ -1,0 +1,53 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres\Database;
+
+use Idempotency\Postgres\Error\DatabaseAway;
+
+/** PDO waits for an answer as long as libpq does: only a connection attempt has a limit. */
+final class PdoSession extends Session
+{
+    public function __construct(private ?\PDO $pdo)
+    {
+        if ($pdo?->getAttribute(\PDO::ATTR_DRIVER_NAME) !== 'pgsql') {
+            throw new \InvalidArgumentException('idempotency: PDO has to have the driver pgsql');
+        }
+        if ($pdo->getAttribute(\PDO::ATTR_ERRMODE) !== \PDO::ERRMODE_EXCEPTION) {
+            throw new \InvalidArgumentException('idempotency: PDO needs ERRMODE_EXCEPTION, else errors would pass unseen');
+        }
+    }
+
+    public function connection(): \PDO
+    {
+        return $this->pdo ?? throw new DatabaseAway('the connection is closed');
+    }
+
+    public function run(string $text, array $values, float $within): array
+    {
+        // Prepared statements would be another wait, and another session's behind a pooler.
+        $options = [\PDO::PGSQL_ATTR_DISABLE_PREPARES => true, \PDO::ATTR_EMULATE_PREPARES => false];
+        $statement = $this->connection()->prepare(preg_replace('/\$\d+/', '?', $text), $options);
+        $statement->execute($values);
+        return $statement->columnCount() === 0 ? [] : array_map(
+            static fn (array $row): array => array_change_key_case($row),
+            $statement->fetchAll(\PDO::FETCH_ASSOC),
+        );
+    }
+
+    public function isGone(): bool
+    {
+        return $this->pdo === null || str_starts_with((string) $this->pdo->getAttribute(\PDO::ATTR_CONNECTION_STATUS), 'Bad');
+    }
+
+    public function isIdle(): bool
+    {
+        return !$this->connection()->inTransaction();
+    }
+
+    public function close(): void
+    {
+        $this->pdo = null;
+    }
+}

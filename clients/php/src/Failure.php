@@ -1,0 +1,72 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres;
+
+use Idempotency\Postgres\Error\DatabaseAway;
+use Idempotency\Postgres\Error\SqlError;
+
+/** What a database's error means, independent of the driver. @internal */
+final class Failure
+{
+    /** The SQLSTATE of the first driver's error in the chain: other services have codes of five characters, too. */
+    public static function sqlState(\Throwable $error): ?string
+    {
+        for ($one = $error; $one !== null; $one = $one->getPrevious()) {
+            $state = match (true) {
+                $one instanceof SqlError => $one->sqlState,
+                $one instanceof \PDOException => self::ofPdo($one),
+                $one instanceof \Doctrine\DBAL\Driver\Exception => $one->getSQLState(),
+                default => null,
+            };
+            if ($state !== null) {
+                return $state;
+            }
+        }
+        return null;
+    }
+
+    /** Libpq reports the last words of a server without a state, for which PDO says HY000. */
+    private static function ofPdo(\PDOException $error): ?string
+    {
+        [$state, $code] = ($error->errorInfo ?? []) + [null, null];
+        $state ??= preg_match('/^SQLSTATE\[(\w{5})\] \[7\]/', $error->getMessage(), $found) ? $found[1] : null;
+        if ($state !== 'HY000' || $code !== 7) {
+            return $state;
+        }
+        return str_contains($error->getMessage(), 'idle-in-transaction timeout') ? '25P03' : '08006';
+    }
+
+    /** The connection is lost, or none could be made. */
+    public static function isConnectionLost(\Throwable $error): bool
+    {
+        $isLost = static fn (\Throwable $one): bool => $one instanceof DatabaseAway
+            || $one instanceof SqlError && $one->sqlState === null;
+        return $isLost($error) || preg_match('/^(08|53|57P)/', self::sqlState($error) ?? '') === 1;
+    }
+
+    /** A serialization failure or a deadlock. */
+    public static function isConflict(\Throwable $error): bool
+    {
+        return str_starts_with(self::sqlState($error) ?? '', '40');
+    }
+
+    /** JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric. */
+    public static function isRefusedByJsonb(\Throwable $error): bool
+    {
+        return in_array(self::sqlState($error), ['22P05', '22003'], true);
+    }
+
+    /** There is no claim with this token. */
+    public static function isClaimLost(\Throwable $error): bool
+    {
+        return in_array(self::sqlState($error), ['ID404', 'ID409'], true);
+    }
+
+    /** A limit that each run would exceed is no reason to run again. */
+    public static function isIdleTimeout(\Throwable $error): bool
+    {
+        return self::sqlState($error) === '25P03';
+    }
+}

@@ -1,0 +1,65 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres;
+
+/** Each sending of a form has another boundary, so its parts identify it: name, file name, media type, content of each. */
+final class Form
+{
+    /** @return list<string|null>|null four for each part; null if the body is not what its type says */
+    public static function parts(string $contentType, string $body): ?array
+    {
+        $boundary = self::parameter($contentType, 'boundary') ?? '';
+        $mark = "\r\n--$boundary";
+        $whole = "\r\n$body"; // the first mark may begin the body
+        if ($boundary === '' || !str_starts_with($whole, $mark)) {
+            return null;
+        }
+        $parts = [];
+        $at = 0;
+        while (true) {
+            $at += strlen($mark);
+            if (substr($whole, $at, 2) === '--') {
+                return $parts && strlen($whole) <= $at + 4 ? $parts : null;
+            }
+            $end = strpos($whole, $mark, $at);
+            $part = $end === false ? null : self::part(substr($whole, $at, $end - $at));
+            if ($part === null) {
+                return null;
+            }
+            array_push($parts, ...$part);
+            $at = $end;
+        }
+    }
+
+    /** @return list<string|null>|null of a part, from the end of its boundary's line on */
+    private static function part(string $data): ?array
+    {
+        [$head, $content] = explode("\r\n\r\n", $data, 2) + [1 => null];
+        if (!str_starts_with($data, "\r\n") || $content === null) {
+            return null;
+        }
+        $fields = [];
+        foreach (explode("\r\n", substr($head, 2)) as $line) {
+            [$name, $value] = explode(':', $line, 2) + [1 => ''];
+            $fields[strtolower(trim($name))] ??= trim($value);
+        }
+        $disposition = $fields['content-disposition'] ?? null;
+        if ($disposition === null) {
+            return null;
+        }
+        $media = Identity::mediaType($fields['content-type'] ?? null);
+        return [self::parameter($disposition, 'name'), self::parameter($disposition, 'filename'), $media, $content];
+    }
+
+    /** A parameter of a field's value, without its quotes. */
+    private static function parameter(string $value, string $name): ?string
+    {
+        $pattern = '/;[ \t]*' . $name . '[ \t]*=[ \t]*(?:"((?:[^"\\\\]|\\\\.)*)"|([^;" \t]*))/is';
+        if (!preg_match($pattern, $value, $found, PREG_UNMATCHED_AS_NULL)) {
+            return null;
+        }
+        return $found[1] === null ? $found[2] : preg_replace('/\\\\(["\\\\])/', '$1', $found[1]);
+    }
+}

@@ -1,0 +1,114 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres;
+
+/** The options of a route, validated. Times are seconds. */
+final readonly class Options
+{
+    private const SECONDS = 'seconds above 0';
+    private const CALL = 'a callable';
+    private const TEXTS = 'a list of strings';
+    private const HEADER = 'the name of a header field';
+    private const COUNT = 'a whole number of at least 0';
+    private const FLAG = 'true or false';
+
+    /** Each option: its default, and what it has to be. */
+    private const ALL = [
+        'principal' => [null, self::CALL],
+        'scope' => [null, 'a string'],
+        'methods' => [['POST', 'PATCH'], self::TEXTS],
+        'missingKey' => [MissingKey::Refuse, 'one of refuse, pass, generate, derive'],
+        'window' => [Contract::WINDOW_MS / 1000, self::SECONDS],
+        'exclude' => [[], self::TEXTS],
+        'fingerprint' => [null, self::CALL],
+        'ttl' => [null, self::SECONDS],
+        'lease' => [Contract::LEASE_MS / 1000, self::SECONDS],
+        'wait' => [null, 'seconds'],
+        'keep' => [null, self::CALL],
+        'verdict' => [null, self::CALL],
+        'handlerTimeout' => [null, self::SECONDS],
+        'statuses' => [[], 'statuses from 400 to 599 by outcome'],
+        'keyHeader' => ['Idempotency-Key', self::HEADER],
+        'replayHeader' => ['Idempotent-Replayed', self::HEADER],
+        'echoKey' => [false, self::FLAG],
+        'maxRequestBytes' => [Contract::MAX_REQUEST_BYTES, self::COUNT],
+        'maxAnswerBytes' => [Contract::MAX_ANSWER_BYTES, self::COUNT],
+        'omitLargeAnswers' => [false, self::FLAG],
+        'attempts' => [Contract::ATTEMPTS, 'a whole number of at least 1'],
+        'databaseTimeout' => [Contract::DATABASE_TIMEOUT_MS / 1000, self::SECONDS],
+        'unprotectedWithoutDatabase' => [false, self::FLAG],
+        'onExecute' => [null, self::CALL],
+        'onReplay' => [null, self::CALL],
+        'onRefusal' => [null, self::CALL],
+        'onLeaseLost' => [null, self::CALL],
+    ];
+
+    /** @param array<string, mixed> $values */
+    private function __construct(private array $values)
+    {
+    }
+
+    /** @param array<string, mixed> ...$levels options by name; a later level counts more than an earlier one */
+    public static function of(array ...$levels): self
+    {
+        $values = array_merge(...$levels);
+        foreach ($values as $name => $value) {
+            [$default, $wanted] = self::ALL[$name] ?? throw new \InvalidArgumentException(
+                "idempotency: there is no option `$name`. The options are " . implode(', ', array_keys(self::ALL)),
+            );
+            $isDefault = $value === null && $default === null && $name !== 'principal';
+            if (!$isDefault && !self::fits($wanted, $value)) {
+                throw new \InvalidArgumentException("idempotency: `$name` has to be $wanted");
+            }
+            $values[$name] = match (true) {
+                $value === null => null,
+                $wanted === self::CALL => \Closure::fromCallable($value),
+                $name === 'missingKey' => $value instanceof MissingKey ? $value : MissingKey::from($value),
+                default => $value,
+            };
+        }
+        if (!isset($values['principal'])) {
+            throw new \InvalidArgumentException('idempotency: the option `principal` is missing');
+        }
+        return new self($values + array_map(static fn (array $option): mixed => $option[0], self::ALL));
+    }
+
+    private static function fits(string $wanted, mixed $value): bool
+    {
+        $isNumber = (is_int($value) || is_float($value)) && is_finite((float) $value);
+        return match ($wanted) {
+            self::CALL => is_callable($value),
+            self::SECONDS => $isNumber && $value > 0,
+            'seconds' => $isNumber && $value >= 0,
+            self::COUNT => is_int($value) && $value >= 0,
+            'a whole number of at least 1' => is_int($value) && $value >= 1,
+            self::FLAG => is_bool($value),
+            self::TEXTS => is_array($value) && $value === array_filter($value, is_string(...)),
+            self::HEADER => is_string($value) && preg_match('/^[!#$%&\'*+\-.^_`|~0-9A-Za-z]+$/D', $value) === 1,
+            'a string' => is_string($value) && $value !== '',
+            'one of refuse, pass, generate, derive' => $value instanceof MissingKey
+                || is_string($value) && MissingKey::tryFrom($value) !== null,
+            default => self::areStatuses($value),
+        };
+    }
+
+    private static function areStatuses(mixed $value): bool
+    {
+        if (!is_array($value)) {
+            return false;
+        }
+        foreach ($value as $word => $status) {
+            if (!isset(Contract::PROBLEMS[$word]) || !is_int($status) || $status < 400 || $status > 599) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    public function __get(string $name): mixed
+    {
+        return $this->values[$name];
+    }
+}

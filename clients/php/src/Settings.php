@@ -1,0 +1,50 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres;
+
+/** How requests are executed. Times are seconds. */
+final readonly class Settings
+{
+    /** @var \Closure(int): bool */
+    public \Closure $keep;
+
+    /**
+     * @param (\Closure(int): bool)|null $keep whether an answer with this status is stored
+     * @param (\Closure(Answer): (Verdict|string|null))|null $verdict decides instead of `keep`; null leaves the decision to it
+     * @param list<string> $dropHeaders
+     * @param (\Closure(Record): void)|null $onClaim
+     * @param (\Closure(Record): void)|null $onLeaseLost
+     */
+    public function __construct(
+        public int $attempts = Contract::ATTEMPTS,
+        public int|float $databaseTimeout = Contract::DATABASE_TIMEOUT_MS / 1000,
+        ?\Closure $keep = null,
+        public ?\Closure $verdict = null,
+        public int|float|null $handlerTimeout = null,
+        public int|float $lease = Contract::LEASE_MS / 1000,
+        public array $dropHeaders = [],
+        public ?\Closure $onClaim = null,
+        public ?\Closure $onLeaseLost = null,
+    ) {
+        $this->keep = $keep ?? self::keeps(...);
+    }
+
+    /** All statuses except those that another attempt may cure, and server faults. */
+    public static function keeps(int $status): bool
+    {
+        return $status < 500 && !in_array($status, Contract::NOT_KEPT, true);
+    }
+
+    /** Null: the route has no opinion, and its status says that the answer is not to be kept. */
+    public function verdictOn(Answer $answer): ?Verdict
+    {
+        $said = $this->verdict === null ? null : ($this->verdict)($answer);
+        if ($said !== null) {
+            return $said instanceof Verdict ? $said : Verdict::from($said);
+        }
+        $keeps = ($this->keep)($answer->status) && !($answer->raised && $answer->status >= 500);
+        return $keeps ? Verdict::Keep : null;
+    }
+}

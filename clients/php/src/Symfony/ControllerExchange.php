@@ -1,0 +1,182 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres\Symfony;
+
+use Idempotency\Postgres\Answer;
+use Idempotency\Postgres\Exchange;
+use Idempotency\Postgres\Failure;
+use Idempotency\Postgres\Fields;
+use Idempotency\Postgres\LeasedClaim;
+use Idempotency\Postgres\TransactionalClaim;
+use Idempotency\Postgres\UploadedForm;
+use Symfony\Component\HttpFoundation\Cookie;
+use Symfony\Component\HttpFoundation\File\UploadedFile;
+use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\Event\ControllerArgumentsEvent;
+use Symfony\Component\HttpKernel\Event\ExceptionEvent;
+use Symfony\Component\HttpKernel\Event\ViewEvent;
+use Symfony\Component\HttpKernel\Exception\HttpExceptionInterface;
+use Symfony\Component\HttpKernel\KernelEvents;
+use Symfony\Contracts\EventDispatcher\EventDispatcherInterface;
+
+/** @internal */
+final class ControllerExchange implements Exchange
+{
+    private readonly Request $request;
+    /** @var callable */
+    private $controller;
+    /** @var array<array-key, mixed> */
+    private readonly array $arguments;
+    /** @var resource */
+    private $body;
+    /** @var list<Cookie> of the last run: their text does not tell all */
+    private array $cookies = [];
+
+    public function __construct(
+        private readonly ControllerArgumentsEvent $event,
+        private readonly EventDispatcherInterface $dispatcher,
+        private readonly Idempotent $placeOfClaim,
+    ) {
+        $this->request = $event->getRequest();
+        $this->controller = $event->getController();
+        $this->arguments = $event->getArguments();
+        $this->body = $this->request->getContent(true);
+    }
+
+    public function request(): Request
+    {
+        return $this->request;
+    }
+
+    public function method(): string
+    {
+        return $this->request->getMethod();
+    }
+
+    public function target(): string
+    {
+        $raw = (string) $this->request->server->get('REQUEST_URI');
+        return str_starts_with($raw, '/') ? $raw : $this->request->getRequestUri();
+    }
+
+    public function values(string $header): array
+    {
+        return array_values(array_filter($this->request->headers->all($header), is_string(...)));
+    }
+
+    /** A route with parameters by its name, for its path is another each time. */
+    public function defaultScope(): string
+    {
+        $attributes = $this->request->attributes;
+        $route = $attributes->get('_route_params') ? $attributes->get('_route') : null;
+        return $this->method() . ' ' . ($route ?? $this->request->getPathInfo());
+    }
+
+    public function read(int $size): string
+    {
+        return (string) fread($this->body, $size);
+    }
+
+    public function form(): ?array
+    {
+        $files = array_map(static fn (?UploadedFile $file): array => $file === null ? [null, null, ''] : [
+            $file->getClientOriginalName(), $file->getClientMimeType(), $file->isValid() ? $file->getContent() : '',
+        ], UploadedForm::flat($this->request->files->all()));
+        return UploadedForm::parts($this->request->request->all(), $files);
+    }
+
+    public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer
+    {
+        $this->decode($body);
+        $this->request->attributes->set('claim', $claim);
+        try {
+            return $this->answerOf($this->called($claim), false);
+        } catch (HttpExceptionInterface $error) {
+            return Failure::isConflict($error) ? throw $error : $this->answerOf($this->responseTo($error), true);
+        }
+    }
+
+    /** Controllers get the body as it was before it was encoded. */
+    private function decode(string $body): void
+    {
+        $own = $this->request;
+        if ($own->headers->has('Content-Encoding')) {
+            $server = array_diff_key($own->server->all(), ['HTTP_CONTENT_ENCODING' => 1]);
+            $own->initialize(
+                $own->query->all(),
+                $own->request->all(),
+                $own->attributes->all(),
+                $own->cookies->all(),
+                $own->files->all(),
+                $server,
+                $body,
+            );
+        }
+    }
+
+    private function called(TransactionalClaim|LeasedClaim $claim): Response
+    {
+        $place = $this->placeOfClaim;
+        $arguments = array_map(static fn (mixed $one): mixed => $one === $place ? $claim : $one, $this->arguments);
+        $result = ($this->controller)(...$arguments);
+        if (!$result instanceof Response) {
+            $view = new ViewEvent($this->event->getKernel(), $this->request, $this->event->getRequestType(), $result);
+            $this->dispatcher->dispatch($view, KernelEvents::VIEW);
+            $result = $view->getResponse();
+        }
+        return $result ?? throw new \LogicException('idempotency: the controller has returned no response');
+    }
+
+    /** As the kernel would make it; but the answer is stored with the claim. */
+    private function responseTo(HttpExceptionInterface&\Throwable $error): Response
+    {
+        $event = new ExceptionEvent($this->event->getKernel(), $this->request, $this->event->getRequestType(), $error);
+        $this->dispatcher->dispatch($event, KernelEvents::EXCEPTION);
+        $response = $event->getResponse() ?? new Response();
+        $isTold = $response->isClientError() || $response->isServerError() || $response->isRedirect();
+        if (!$event->isAllowingCustomResponseCode() && !$isTold) {
+            $response->setStatusCode($error->getStatusCode());
+            $response->headers->add($error->getHeaders());
+        }
+        return $response;
+    }
+
+    private function answerOf(Response $response, bool $isRaised): Answer
+    {
+        $this->cookies = $response->headers->getCookies();
+        $fields = Fields::pairs($response->headers->allPreserveCaseWithoutCookies() + ['Set-Cookie' => $this->cookies]);
+        return new Answer($response->getStatusCode(), $fields, self::content($response), $isRaised);
+    }
+
+    private static function content(Response $response): string
+    {
+        $content = $response->getContent();
+        if ($content === false) { // it is streamed, or a file
+            ob_start();
+            try {
+                $response->sendContent();
+            } finally {
+                $content = (string) ob_get_clean();
+            }
+        }
+        return $content;
+    }
+
+    public function response(Answer $answer): Response
+    {
+        $fields = [];
+        foreach ($answer->headers as [$name, $value]) {
+            $fields[$name][] = $value;
+        }
+        $cookies = $answer->values('Set-Cookie') === [] ? [] : $this->cookies;
+        unset($fields['Set-Cookie']);
+        $response = new Response($answer->body, $answer->status, $fields);
+        foreach ($cookies as $cookie) {
+            $response->headers->setCookie($cookie);
+        }
+        return $response;
+    }
+}

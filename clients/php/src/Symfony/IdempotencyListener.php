@@ -1,0 +1,70 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres\Symfony;
+
+use Idempotency\Postgres\Database\Database;
+use Idempotency\Postgres\Fields;
+use Idempotency\Postgres\Options;
+use Idempotency\Postgres\Route;
+use Symfony\Component\EventDispatcher\EventSubscriberInterface;
+use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\Event\ControllerArgumentsEvent;
+use Symfony\Component\HttpKernel\Event\ControllerEvent;
+use Symfony\Component\HttpKernel\KernelEvents;
+use Symfony\Contracts\EventDispatcher\EventDispatcherInterface;
+
+/** Puts the claim around controllers with the attribute Idempotent, after authorization and the other listeners. */
+final readonly class IdempotencyListener implements EventSubscriberInterface
+{
+    /** @param array<string, mixed> $options of all routes; `principal` gets Symfony's request */
+    public function __construct(
+        private Database $database,
+        private EventDispatcherInterface $dispatcher,
+        private array $options,
+    ) {
+        Options::of($options); // throws where one is wrong
+    }
+
+    public static function getSubscribedEvents(): array
+    {
+        return [KernelEvents::CONTROLLER => 'onController', KernelEvents::CONTROLLER_ARGUMENTS => ['onArguments', -1000]];
+    }
+
+    /** The argument `$claim` is resolved before there is a claim. */
+    public function onController(ControllerEvent $event): void
+    {
+        $protection = self::protectionOf($event->getController());
+        if ($protection !== null) {
+            $event->getRequest()->attributes->set('claim', $protection);
+        }
+    }
+
+    public function onArguments(ControllerArgumentsEvent $event): void
+    {
+        $protection = $event->getRequest()->attributes->get('claim');
+        if (!$protection instanceof Idempotent) {
+            return;
+        }
+        $options = Options::of($this->options, $protection->options);
+        $route = new Route($this->database, $protection->kind, $options);
+        $exchange = new ControllerExchange($event, $this->dispatcher, $protection);
+        $event->setController(static fn (): Response => $exchange->response($route->handle($exchange)));
+    }
+
+    private static function protectionOf(callable $controller): ?Idempotent
+    {
+        $function = new \ReflectionFunction(\Closure::fromCallable($controller));
+        $class = is_array($controller) ? new \ReflectionClass($controller[0]) : null;
+        $found = $function->getAttributes(Idempotent::class) ?: $class?->getAttributes(Idempotent::class) ?? [];
+        return $found === [] ? null : $found[0]->newInstance();
+    }
+
+    /** A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before. */
+    public static function bearer(Request $request): ?string
+    {
+        return Fields::bearer(Fields::pairs(['Authorization' => $request->headers->all('Authorization')]));
+    }
+}

@@ -1,0 +1,46 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres;
+
+use Idempotency\Postgres\Error\HandlerLate;
+
+/**
+ * The limit of the work. PHP has no threads: where it has ext-pcntl (as on the command line), an alarm ends the work;
+ * else the limit counts when the work returns. @internal
+ */
+final class TimeLimit
+{
+    private const LONGEST_ALARM = 86_400;
+
+    public static function run(float $limit, callable $work): mixed
+    {
+        $end = hrtime(true) / 1e9 + $limit;
+        $disarm = self::arm($limit);
+        try {
+            return $work();
+        } finally {
+            $disarm();
+            if (hrtime(true) / 1e9 > $end) {
+                throw new HandlerLate("the handler did not answer within $limit s");
+            }
+        }
+    }
+
+    private static function arm(float $limit): \Closure
+    {
+        $isFree = function_exists('pcntl_alarm') && $limit < self::LONGEST_ALARM && pcntl_signal_get_handler(SIGALRM) === SIG_DFL;
+        if (!$isFree) {
+            return static fn (): null => null;
+        }
+        $wasAsync = pcntl_async_signals(true);
+        pcntl_signal(SIGALRM, static fn () => throw new HandlerLate("the handler did not answer within $limit s"));
+        pcntl_alarm((int) ceil($limit));
+        return static function () use ($wasAsync): void {
+            pcntl_alarm(0);
+            pcntl_signal(SIGALRM, SIG_DFL);
+            pcntl_async_signals($wasAsync);
+        };
+    }
+}

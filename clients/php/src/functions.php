@@ -1,0 +1,45 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres;
+
+use Idempotency\Postgres\Database\Database;
+
+/**
+ * Claim, work and answer in one transaction. If `work` throws, or its answer is not to be kept, everything rolls back,
+ * and the key is free.
+ *
+ * @param callable(TransactionalClaim): Answer $work
+ */
+function transactionally(Database $database, Request $request, callable $work, Settings $settings = new Settings()): Result
+{
+    return (new Transactions($database, $settings))->run($request, $work);
+}
+
+/**
+ * The claim is committed first, and the answer with its token afterwards. An answer that is not to be kept, and an
+ * exception other than NothingHappened, leave the outcome open: the scope's policy says whether another request may try.
+ *
+ * @param callable(LeasedClaim): Answer $work
+ */
+function leased(Database $database, Request $request, callable $work, Settings $settings = new Settings()): Result
+{
+    return LeaseHolder::run($database, $request, $work, $settings);
+}
+
+/**
+ * A message: applied once, in one transaction with the note that it was. True if now.
+ *
+ * @param callable(object): mixed $work gets the connection of the transaction
+ */
+function once(
+    Database $database,
+    string $key,
+    callable $work,
+    string $scope = 'messages',
+    string $principal = '',
+    Settings $settings = new Settings(),
+): bool {
+    return (new Transactions($database, $settings))->once(new Request($key, $scope, $principal), $work);
+}

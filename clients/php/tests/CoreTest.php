@@ -1,0 +1,124 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Tests;
+
+use GuzzleHttp\Psr7\Response;
+use Idempotency\Postgres\BodyReader;
+use Idempotency\Postgres\Caller\Caller;
+use Idempotency\Postgres\Caller\NotFinal;
+use Idempotency\Postgres\Error\HttpProblem;
+use Idempotency\Postgres\Fields;
+use Idempotency\Postgres\Identity;
+use Idempotency\Postgres\Key;
+use Idempotency\Postgres\Options;
+use Idempotency\Postgres\UploadedForm;
+use PHPUnit\Framework\TestCase;
+
+/** What needs no database. */
+final class CoreTest extends TestCase
+{
+    public function testKeysThatAreMade(): void
+    {
+        $keys = array_map(static fn () => Key::generate(), range(1, 50));
+        self::assertCount(50, array_unique($keys));
+        foreach ($keys as $key) {
+            self::assertMatchesRegularExpression('/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/', $key);
+            self::assertSame($key, Key::parse(Key::quote($key)));
+        }
+        self::assertSame('a"\\', Key::parse(Key::quote('a"\\')));
+        self::assertEqualsWithDelta(time(), hexdec(substr(strtr($keys[0], ['-' => '']), 0, 12)) / 1000, 5);
+    }
+
+    /** @dataProvider wrongOptions */
+    public function testWrongOptions(array $options): void
+    {
+        $this->expectException(\InvalidArgumentException::class);
+        Options::of(['principal' => strlen(...)], $options);
+    }
+
+    public function wrongOptions(): array
+    {
+        return [
+            [['principle' => strlen(...)]], [['principal' => null]], [['principal' => 'no_such_function']], [['ttl' => 0]],
+            [['lease' => -1]], [['lease' => null]], [['wait' => -1]], [['wait' => '1']], [['attempts' => 0]], [['attempts' => 1.5]],
+            [['missingKey' => 'ignore']], [['missingKey' => null]], [['exclude' => 'ts']], [['exclude' => [1]]], [['keyHeader' => 'a b']],
+            [['statuses' => ['in_progress' => 200]]], [['statuses' => ['in-progress' => 425]]], [['echoKey' => 1]], [['scope' => '']],
+            [['maxRequestBytes' => -1]], [['databaseTimeout' => INF]], [['verdict' => 'keep']], [[0 => 'x']],
+        ];
+    }
+
+    public function testPrincipalIsNeeded(): void
+    {
+        $this->expectException(\InvalidArgumentException::class);
+        Options::of([]);
+    }
+
+    public function testFormsThatPhpHasParsed(): void
+    {
+        $fields = ['a' => '1', 'b' => ['c' => ['2', '3']]];
+        $file = ['file[]' => ['x.bin', 'text/plain', "\0"]];
+        self::assertSame(
+            ['a', null, null, '1', 'b[c][0]', null, null, '2', 'b[c][1]', null, null, '3', 'file[]', 'x.bin', 'text/plain', "\0"],
+            UploadedForm::parts($fields, $file),
+        );
+        $digest = static fn (array $own): string => Identity::digest('POST', '/', 'multipart/form-data; boundary=x', '', $own);
+        self::assertNotSame($digest(UploadedForm::parts($fields, [])), $digest(UploadedForm::parts($fields, $file)));
+        self::assertNull(UploadedForm::parts([], []));
+    }
+
+    public function testBytesBehindGzipAreNoBody(): void
+    {
+        $reader = new BodyReader('gzip', '', 1000);
+        $reader->feed(gzencode('text') . 'more');
+        $this->expectException(HttpProblem::class);
+        $reader->body();
+    }
+
+    public function testBearer(): void
+    {
+        self::assertSame('t0k.en', Fields::bearer([['authorization', 'bearer t0k.en']]));
+        self::assertNull(Fields::bearer([['Authorization', 'Bearer a, Bearer b']]));
+    }
+
+    /** @dataProvider finalAnswers */
+    public function testFinalAnswers(bool $isFinal, int $status, array $headers = [], string $word = ''): void
+    {
+        $type = $word === '' ? [] : ['Content-Type' => 'application/problem+json'];
+        $body = json_encode(['type' => "/problems/idempotency/$word"]);
+        self::assertSame($isFinal, Caller::isFinal(new Response($status, $headers + $type, $body)));
+    }
+
+    public function finalAnswers(): array
+    {
+        return [
+            [true, 201], [true, 404], [false, 500], [false, 429], [true, 503, ['Idempotent-Replayed' => 'true']],
+            [false, 409, [], 'in-progress'], [false, 400, [], 'unavailable'], [true, 500, [], 'failed'], [true, 422, [], 'mismatch'],
+        ];
+    }
+
+    public function testCallerKeepsItsKey(): void
+    {
+        $sent = $stored = [];
+        $send = static function (array $headers) use (&$sent): Response {
+            $sent[] = $headers['Idempotency-Key'];
+            return match (count($sent)) {
+                1 => throw new \RuntimeException('cut'),
+                2 => new Response(503),
+                default => new Response(201),
+            };
+        };
+        $caller = new Caller(base: 0.001);
+        self::assertSame(201, $caller->call($send, null, static function (string $key) use (&$stored): void {
+            $stored[] = $key;
+        })->getStatusCode());
+        self::assertSame(array_fill(0, 3, Key::quote($stored[0])), $sent);
+        try {
+            (new Caller(attempts: 2, base: 0.001))->call(static fn () => new Response(503), 'k-1');
+            self::fail('it is not final');
+        } catch (NotFinal $end) {
+            self::assertSame(['k-1', 503], [$end->key, $end->response->getStatusCode()]);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Tests;
+
+use GuzzleHttp\Psr7\HttpFactory;
+use GuzzleHttp\Psr7\ServerRequest;
+use Idempotency\Postgres\Database\Doctrine;
+use Idempotency\Postgres\Symfony\IdempotencyListener;
+use Psr\Http\Message\ResponseInterface;
+use Psr\Http\Message\ServerRequestInterface;
+use Psr\Http\Server\MiddlewareInterface;
+use Psr\Http\Server\RequestHandlerInterface;
+use Symfony\Component\EventDispatcher\EventDispatcher;
+use Symfony\Component\HttpFoundation\Cookie;
+use Symfony\Component\HttpFoundation\JsonResponse;
+use Symfony\Component\HttpFoundation\Request;
+use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\Event\ExceptionEvent;
+use Symfony\Component\HttpKernel\Event\ViewEvent;
+use Symfony\Component\HttpKernel\Exception\HttpException;
+use Symfony\Component\HttpKernel\HttpKernel;
+use Symfony\Component\HttpKernel\HttpKernelInterface;
+use Symfony\Component\HttpKernel\KernelEvents;
+
+require_once __DIR__ . '/DatabaseCase.php';
+
+/** What the README says is run as it stands there, but for the name of the database; and Symfony's own ways. */
+final class ReadmeTest extends DatabaseCase
+{
+    /** The PHP code below a heading. */
+    private static function code(string $heading): string
+    {
+        $found = preg_match("/^## $heading\n.*?```php\n(.*?)```/ms", file_get_contents(dirname(__DIR__) . '/README.md'), $match);
+        self::assertSame(1, $found, $heading);
+        return strtr($match[1], ['dbname=shop' => 'dbname=' . self::name()]);
+    }
+
+    /** @return array<string, mixed> the variables of the code */
+    private static function runs(string $heading, array $variables = []): array
+    {
+        extract($variables, EXTR_SKIP);
+        eval(self::code($heading));
+        return get_defined_vars();
+    }
+
+    private function send(MiddlewareInterface $middleware, callable $handle, string $body, string $path = '/payments'): ResponseInterface
+    {
+        $handler = new class ($handle(...)) implements RequestHandlerInterface {
+            public function __construct(private readonly \Closure $handle)
+            {
+            }
+
+            public function handle(ServerRequestInterface $request): ResponseInterface
+            {
+                return ($this->handle)($request);
+            }
+        };
+        $headers = ['Authorization' => 'Bearer tenant', 'Idempotency-Key' => $this->key, 'Content-Type' => 'application/json'];
+        return $middleware->process(new ServerRequest('POST', $path, $headers, $body), $handler);
+    }
+
+    public function testPsr15AndLeasedClaims(): void
+    {
+        $service = self::runs('PSR-15');
+        foreach (['', 'true'] as $replayed) {
+            $answer = $this->send($service['protection'], $service['pay'], '{"amount": 5}');
+            $said = [$answer->getStatusCode(), (string) $answer->getBody(), $answer->getHeaderLine('Idempotent-Replayed')];
+            self::assertSame([201, '{"paid":5}', $replayed], $said);
+        }
+        self::assertSame(422, $this->send($service['protection'], $service['pay'], '{"amount": 6}')->getStatusCode());
+        self::assertSame(1, $this->payments());
+
+        $gateway = new class {
+            public ?\Exception $error = null;
+
+            public function refund(string $key): array
+            {
+                return $this->error === null ? ['refund' => 're_1'] : throw $this->error;
+            }
+        };
+        $service = self::runs('Leased claims', $service + ['gateway' => $gateway]);
+        self::assertSame('{"refund":"re_1"}', (string) $this->send($service['refunds'], $service['refund'], '{}')->getBody());
+        $this->key .= '-2';
+        $gateway->error = new class ('no answer') extends \Exception {
+            public string $reference = 're_2';
+        };
+        class_alias($gateway->error::class, 'NoAnswer');
+        self::assertSame(202, $this->send($service['refunds'], $service['refund'], '{}')->getStatusCode());
+        self::assertSame('unknown', $this->status());
+        self::assertSame(409, $this->send($service['refunds'], $service['refund'], '{}')->getStatusCode());
+    }
+
+    public function testBodyThatAnEarlierMiddlewareHasRead(): void
+    {
+        $service = self::runs('PSR-15');
+        $reads = new class ($service['protection']) implements MiddlewareInterface {
+            public function __construct(private readonly MiddlewareInterface $next)
+            {
+            }
+
+            public function process(ServerRequestInterface $request, RequestHandlerInterface $handler): ResponseInterface
+            {
+                $request->getBody()->getContents();
+                return $this->next->process($request, $handler);
+            }
+        };
+        self::assertSame(201, $this->send($reads, $service['pay'], '{"amount": 5}')->getStatusCode());
+        self::assertSame(422, $this->send($reads, $service['pay'], '{"amount": 6}')->getStatusCode());
+    }
+
+    public function testFunctionsAndMessages(): void
+    {
+        $database = self::runs('PSR-15')['database'];
+        $this->look->exec("TRUNCATE stock, invoice; INSERT INTO stock VALUES ('tea', 5)");
+        $event = (object) ['id' => $this->key, 'item' => 'tea'];
+        $first = self::runs('Functions and messages', ['database' => $database, 'event' => $event]);
+        $again = self::runs('Functions and messages', ['database' => $database, 'event' => $event]);
+        self::assertSame([true, false], [$first['isNew'], $again['isNew']]);
+        self::assertSame(['executed', 'replay'], [$first['result']->outcome, $again['result']->outcome]);
+        self::assertSame(4, $this->look->query('SELECT n FROM stock')->fetchColumn());
+    }
+
+    /** A kernel as FrameworkBundle wires it, but by hand. */
+    private function kernel(callable|array $controller, EventDispatcher $dispatcher): HttpKernel
+    {
+        $database = new Doctrine(self::dbal('pdo_pgsql'));
+        $options = ['principal' => IdempotencyListener::bearer(...)];
+        $dispatcher->addSubscriber(new IdempotencyListener($database, $dispatcher, $options));
+        $dispatcher->addListener(KernelEvents::REQUEST, static fn ($event) => $event->getRequest()->attributes->set('_controller', $controller));
+        return new HttpKernel($dispatcher, new \Symfony\Component\HttpKernel\Controller\ControllerResolver());
+    }
+
+    private function handle(HttpKernel $kernel, string $body): Response
+    {
+        $server = ['HTTP_AUTHORIZATION' => 'Bearer tenant', 'HTTP_IDEMPOTENCY_KEY' => $this->key, 'CONTENT_TYPE' => 'application/json'];
+        return $kernel->handle(Request::create('/payments', 'POST', [], [], [], $server, $body), HttpKernelInterface::MAIN_REQUEST);
+    }
+
+    public function testSymfony(): void
+    {
+        eval(self::code('Symfony'));
+        $kernel = $this->kernel([new \PaymentController(), 'pay'], new EventDispatcher());
+        foreach ([null, 'true'] as $replayed) {
+            $answer = $this->handle($kernel, '{"amount": 5}');
+            $said = [$answer->getStatusCode(), $answer->getContent(), $answer->headers->get('Idempotent-Replayed')];
+            self::assertSame([201, '{"paid":5}', $replayed], $said);
+        }
+        self::assertSame(422, $this->handle($kernel, '{"amount": 6}')->getStatusCode());
+        self::assertSame(1, $this->payments());
+    }
+
+    public function testExceptionsOfControllersAreStoredAsTheKernelAnswersThem(): void
+    {
+        $runs = 0;
+        $dispatcher = new EventDispatcher();
+        $dispatcher->addListener(KernelEvents::EXCEPTION, static function (ExceptionEvent $event): void {
+            $event->setResponse(new JsonResponse(['told' => $event->getThrowable()->getMessage()]));
+        });
+        $controller = #[\Idempotency\Postgres\Symfony\Idempotent] static function ($claim) use (&$runs): Response {
+            $runs++;
+            self::pay($claim->connection);
+            throw new HttpException(402, 'no funds', headers: ['X-Why' => 'poor']);
+        };
+        $kernel = $this->kernel($controller, $dispatcher);
+        foreach ([null, 'true'] as $replayed) {
+            $answer = $this->handle($kernel, '{}');
+            $said = [$answer->getStatusCode(), $answer->getContent(), $answer->headers->get('X-Why'), $answer->headers->get('Idempotent-Replayed')];
+            self::assertSame([402, '{"told":"no funds"}', 'poor', $replayed], $said);
+        }
+        self::assertSame([1, 0], [$runs, $this->payments()]);
+    }
+
+    public function testResultsThatAreNoResponsesAndCookies(): void
+    {
+        $dispatcher = new EventDispatcher();
+        $dispatcher->addListener(KernelEvents::VIEW, static function (ViewEvent $event): void {
+            $response = new JsonResponse($event->getControllerResult());
+            $response->headers->setCookie(Cookie::create('session', 'a b', secure: true));
+            $event->setResponse($response);
+        });
+        $controller = #[\Idempotency\Postgres\Symfony\Idempotent] static fn (): array => ['paid' => 1];
+        $kernel = $this->kernel($controller, $dispatcher);
+        $cookies = array_map(static fn (Response $one): array => $one->headers->getCookies(), [$this->handle($kernel, '{}'), $again = $this->handle($kernel, '{}')]);
+        self::assertEquals([[Cookie::create('session', 'a b', secure: true)], []], $cookies);
+        self::assertSame('{"paid":1}', $again->getContent());
+    }
+
+    /** @dataProvider endings */
+    public function testScriptsThatEndInTheHandler(string $ending): void
+    {
+        $process = proc_open(
+            [PHP_BINARY, '-d', 'memory_limit=16M', '-d', 'display_errors=stderr', '-d', 'log_errors=0', __DIR__ . '/ends.php', $ending],
+            [1 => ['pipe', 'w'], 2 => ['pipe', 'w']],
+            $pipes,
+            null,
+            ['NAME' => self::name(), 'KEY' => $this->key] + getenv(),
+        );
+        $said = stream_get_contents($pipes[1]);
+        $complained = stream_get_contents($pipes[2]);
+        proc_close($process);
+        self::assertSame('status 500', $said, $complained);
+        self::assertSame([0, null], [$this->payments(), $this->status()]);
+    }
+
+    public function endings(): array
+    {
+        return [['exit'], ['fatal'], ['memory']];
+    }
+
+    public function testTheOthersAreCode(): void
+    {
+        token_get_all('<?php ' . self::code('Calling such a service'), TOKEN_PARSE);
+        $this->addToAssertionCount(1);
+    }
+}
