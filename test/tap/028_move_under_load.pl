@@ -1,12 +1,12 @@
-# docs/scaling/move_database while clients pay: servers and the mover are killed at each step, the move is
-# given up once, and every client goes on with an old routing table until it gets an error. Some requests
+# docs/scaling/move_database while clients pay, by a copy and back by following: servers and the mover are
+# killed at each step, the move is given up once, and every client goes on with an old routing table until it gets an error. Some requests
 # are sent to the wrong server on purpose. Each key takes effect exactly once, on one server.
 use IPC::Run ();
 use POSIX ();
 use Idem;
 use Moving;
 
-my ($old, $new) = two_servers();
+my ($old, $new) = two_servers(wal_level => 'logical', max_wal_senders => 5, wal_retrieve_retry_interval => '100ms');
 my @servers = ($old, $new);
 my $folder = PostgreSQL::Test::Utils::tempdir('load');
 my $stop = "$folder/stop";
@@ -131,6 +131,19 @@ sub begin_step ($step, $moment)
 	return $mover;
 }
 
+sub payments ($node, $database)
+{
+	return split /\n/, $node->safe_psql($database, 'SELECT key, id FROM payment');
+}
+
+# Effects that the new place lacks.
+sub left_behind
+{
+	my @left = payments($old, 'acme_leaving');
+	my %there = map { $_ => 1 } payments($new, 'acme');
+	return grep { !$there{$_} } @left;
+}
+
 @clients = map { start_client($_) } 1 .. 4;
 load_goes_on('at the old place');
 
@@ -158,6 +171,27 @@ set_route(1);
 load_goes_on('at the new place');
 crash($old);
 load_goes_on('beside an old server that was started again');
+is(join(' ', left_behind()), '', 'no effect at the old place after the copy');
+
+# And back, by following.
+succeeds('drop');
+($old, $new) = ($new, $old);
+my $following = begin_step('follow', \&is_copying);
+crash($old);
+$following->finish;
+succeeds('follow');
+load_goes_on('beside a server that follows');
+succeeds('close');
+my $catching_up = begin_step('catch_up', sub { 1 });
+crash($new);
+$catching_up->finish;
+my ($missed) = move($old, $new, 'catch_up');
+succeeds('copy') if $missed;
+crash($old);
+succeeds('open');
+crash($new);
+set_route(0);
+load_goes_on('at home');
 
 append_to_file($stop, '');
 foreach my $pid (@clients)
@@ -169,22 +203,13 @@ foreach my $pid (@clients)
 
 # ---- what took effect ----
 
-sub payments ($node, $database)
-{
-	return split /\n/, $node->safe_psql($database, 'SELECT key, id FROM payment');
-}
-
-my %effects;
-$effects{$_}++ foreach payments($new, 'acme');
-my %there = map { $_ => 1 } keys %effects;
-my @lost = grep { !$there{$_} } payments($old, 'acme_leaving');
 my %times;
-$times{ (split /\|/)[0] }++ foreach keys %effects, @lost;
+$times{ (split /\|/)[0] }++ foreach payments($new, 'acme'), left_behind();
 my %paid = map { split / / } lines('paid');
 my @answers = lines('repeated');
 
 note(scalar(keys %paid) . ' keys, ' . @answers . ' repeats');
-is("@lost", '', 'no effect at the old place after the copy');
+is(join(' ', left_behind()), '', 'no effect at the other place after the last changes');
 is(join(' ', grep { $times{$_} != 1 } keys %times), '', 'no key took effect twice');
 is(join(' ', grep { !$times{$_} } keys %paid), '', 'every key took effect');
 is(join(', ', grep { !/ replay$/ } @answers), '', 'every repeat got the first answer');
