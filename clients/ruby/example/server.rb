@@ -1,0 +1,16 @@
+# frozen_string_literal: true
+
+# The server of the conformance suite, on puma.
+
+$LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
+require_relative(ENV["SERVER"] == "rails" ? "on_rails" : "on_rack")
+require "puma"
+require "puma/server"
+
+trap("TERM") { exit!(0) }
+server = Puma::Server.new(APP, Puma::Events.stdio, min_threads: 4, max_threads: 40)
+server.add_tcp_listener("127.0.0.1", Integer(ENV.fetch("PORT")))
+runs = server.run
+$stdout.puts "ready"
+$stdout.flush
+runs.join

@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+require "English"
+require "json"
+require "monitor"
+require "pg"
+require "socket"
+
+# Idempotency keys for Rack, Rails and ruby-pg, kept by PostgreSQL's extension `idempotency`.
+module Idempotency
+  autoload :ActiveRecord, "idempotency/active_record"
+  autoload :Caller, "idempotency/caller"
+  autoload :Controller, "idempotency/rails"
+  autoload :Exchange, "idempotency/exchange"
+
+  module_function
+
+  # Claim, work and answer in one transaction. The block gets the claim, and returns an Answer.
+  #
+  # If it raises, or its answer is not to be kept, everything rolls back, and the key is free.
+  def transactionally(database, key: nil, scope: "functions", principal: "", settings: {}, **request, &work)
+    request = Request.new(key: key, scope: scope, principal: principal, **request)
+    Transactional.new(database, request, Settings.new(**settings)).run(&work)
+  end
+
+  # The claim is committed first, and the answer with its token afterwards.
+  #
+  # An answer that is not to be kept, and an exception other than NothingHappened, leave the outcome open: the scope's
+  # policy says whether the request may be tried again.
+  def leased(database, key: nil, scope: "functions", principal: "", settings: {}, **request, &work)
+    request = Request.new(key: key, scope: scope, principal: principal, **request)
+    Leased.new(database, request, Settings.new(**settings)).run(&work)
+  end
+
+  # A message: applied once, in one transaction with the note that it was. True if now. The block gets the connection.
+  def once(database, key, scope: "messages", principal: "", settings: {}, &work)
+    request = Request.new(key: key, scope: scope, principal: principal)
+    Transactional.new(database, request, Settings.new(**settings)).once(&work)
+  end
+end
+
+require "idempotency/contract"
+require "idempotency/errors"
+require "idempotency/limit"
+require "idempotency/answer"
+require "idempotency/key"
+require "idempotency/problem"
+require "idempotency/identity"
+require "idempotency/body"
+require "idempotency/settings"
+require "idempotency/statements"
+require "idempotency/retries"
+require "idempotency/pool"
+require "idempotency/link"
+require "idempotency/pg"
+require "idempotency/transactional"
+require "idempotency/heartbeat"
+require "idempotency/leased"
+require "idempotency/options"
+require "idempotency/route"
+require "idempotency/keys"

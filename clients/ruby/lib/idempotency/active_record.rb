@@ -1,0 +1,153 @@
+# frozen_string_literal: true
+
+require "active_record"
+
+module Idempotency
+  # The database of ActiveRecord's models. The claim is in the transaction that the models use; handlers get its
+  # connection as well. ActiveRecord owns BEGIN and COMMIT.
+  class ActiveRecord
+    # `model`: one whose connection is used, as a class or by its name.
+    def initialize(model = "ActiveRecord::Base")
+      @model = model
+    end
+
+    def open(first)
+      connection = model.connection
+      # Within another transaction, only its owner would know when the claim commits. That of a test is none.
+      if connection.transaction_open? && connection.current_transaction.joinable?
+        raise Error, "the route is within a transaction already"
+      end
+
+      Transaction.new(connection, first)
+    end
+
+    # One statement that is its own transaction.
+    def statement(sql, values)
+      model.connection_pool.with_connection do |connection|
+        ActiveRecord.holding(connection) do
+          if connection.transaction_open? && connection.current_transaction.joinable?
+            raise Error, "a leased claim within a transaction would not be committed"
+          end
+
+          ActiveRecord.execute(connection, sql, values)
+        end
+      end
+    end
+
+    # Runs it as the next statement of ActiveRecord's connection; rows are hashes of texts.
+    def self.execute(connection, sql, values)
+      connection.materialize_transactions
+      result = connection.raw_connection.exec_params(sql, values, 0, Link::TEXTS)
+      result.map_types!(Link::TEXTS).to_a
+    end
+
+    # A connection that was left in the middle of a statement, or is lost, serves no other request.
+    def self.holding(connection)
+      done = false
+      result = yield
+      done = true
+      result
+    ensure
+      connection.throw_away! unless done || sound?(connection)
+    end
+
+    def self.sound?(connection)
+      raw = connection.raw_connection
+      raw.status == PG::CONNECTION_OK && [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(raw.transaction_status)
+    rescue PG::Error
+      false
+    end
+
+    private
+
+    def model
+      @model.is_a?(String) ? @model.constantize : @model
+    end
+
+    # A transaction that has begun.
+    class Transaction
+      attr_reader :rows, :client
+
+      def initialize(connection, first)
+        @connection = connection
+        @client = Guard.new(connection)
+        connection.extend(Savepoints)
+        @transaction = connection.begin_transaction(joinable: true)
+        connection.idempotency_transaction = @transaction
+        @rows = ActiveRecord.execute(connection, *first) if first
+        begun = true
+      ensure
+        rollback unless begun
+      end
+
+      def gone?
+        Link.new(@connection.raw_connection).gone?
+      end
+
+      def check
+        raw = @connection.raw_connection
+        raw.send_query_params(*Pg::CHECK)
+        raw.get_result&.check
+      end
+
+      def nothing_done; end
+
+      def work_is_over
+        @client.close_guard
+      end
+
+      # With the callbacks of `after_commit`.
+      def commit(last)
+        raise Error, "the handler has ended the transaction, or left one open" unless current?
+
+        ActiveRecord.execute(@connection, *last)
+        @connection.commit_transaction
+      end
+
+      def rollback
+        return unless @transaction
+
+        settle
+      rescue StandardError
+        @connection.throw_away!
+        raise
+      ensure
+        @connection.idempotency_transaction = @transaction = nil
+      end
+
+      private
+
+      def settle
+        return if @transaction.state.finalized?
+        return @connection.throw_away! unless ActiveRecord.sound?(@connection)
+
+        @connection.rollback_transaction until current? || !@connection.transaction_open?
+        current? ? @connection.rollback_transaction : @connection.throw_away!
+      end
+
+      def current?
+        @connection.current_transaction.equal?(@transaction)
+      end
+    end
+
+    # Rails joins a `transaction` within another, and then ActiveRecord::Rollback in it rolls nothing back. The handler
+    # did not begin the claim's transaction, so its own outermost ones become savepoints: Rollback does what it says.
+    # Those of ActiveRecord itself (`save`, `destroy`) join, as in any transaction.
+    module Savepoints
+      RAILS = "#{File.dirname(::ActiveRecord::Base.method(:transaction).source_location.first)}/"
+
+      attr_accessor :idempotency_transaction
+
+      def transaction(requires_new: nil, **options, &block)
+        outermost = idempotency_transaction && current_transaction.equal?(idempotency_transaction)
+        super(requires_new: requires_new || (outermost && !rails?(block)), **options, &block)
+      end
+
+      private
+
+      def rails?(block)
+        block.source_location.to_a.first.to_s.start_with?(RAILS)
+      end
+    end
+  end
+end

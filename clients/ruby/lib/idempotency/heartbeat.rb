@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+module Idempotency
+  # Extends the lease of a claim, and knows when it may have expired.
+  #
+  # A beat comes at a third of the lease; after a failed one, the next comes a tenth of the lease later. A failed beat
+  # does not tell who owns the claim, so the work continues until the lease may have expired. That is counted from the
+  # moment at which the last successful request was sent, so our count ends before the server's.
+  class Heartbeat
+    attr_reader :why
+
+    # The block sends one beat.
+    def initialize(lease, sent, on_lost, &beat)
+      @lease = lease
+      @until = sent + lease
+      @on_lost = on_lost
+      @beat = beat
+      @lock = Monitor.new
+      @changed = @lock.new_cond
+    end
+
+    # Runs the block, with beats at the same time.
+    def run
+      @next = @until - @lease + (@lease / 3)
+      Thread.new { keep_time }
+      Thread.new { beat while pause }
+      yield
+    ensure
+      stop
+    end
+
+    def stop
+      @lock.synchronize do
+        @stopped = true
+        @changed.broadcast
+      end
+    end
+
+    def lost?
+      !@why.nil?
+    end
+
+    # Until the claim is lost, or the work has ended.
+    def wait
+      @lock.synchronize { @changed.wait until lost? || @stopped }
+    end
+
+    def check
+      raise LeaseLost, "the claim is lost: nothing more may be done" if lost?
+    end
+
+    # A request that was sent then has extended the lease.
+    def succeeded(sent)
+      @lock.synchronize { @until = [@until, sent + @lease].max }
+    end
+
+    def lose(why)
+      @lock.synchronize do
+        return if @stopped || lost?
+
+        @why = why
+        stop
+      end
+      @on_lost.call
+    end
+
+    private
+
+    def keep_time
+      @lock.synchronize do
+        while !@stopped && (rest = @until - Limit.now).positive?
+          @changed.wait(rest)
+        end
+      end
+      lose(LeaseLost.new("the lease may have ended"))
+    end
+
+    # Until the next beat; false if there is none.
+    def pause
+      @lock.synchronize do
+        while !@stopped && (rest = @next - Limit.now).positive?
+          @changed.wait(rest)
+        end
+        !@stopped
+      end
+    end
+
+    def beat
+      sent = Limit.now
+      Limit.within(@lease / 6, DatabaseLate, &@beat)
+      succeeded(sent)
+      @next = sent + (@lease / 3)
+    rescue StandardError => error
+      return lose(error) if Failures.lost?(error)
+
+      @next = Limit.now + (@lease / 10)
+    end
+  end
+end

@@ -1,0 +1,213 @@
+# frozen_string_literal: true
+
+module Idempotency
+  # The work's view of a leased claim.
+  class LeasedClaim
+    attr_reader :key, :scope, :principal, :attempt, :recovery_point, :state
+
+    # `held` is nil where the request runs without a claim.
+    def initialize(request, record = nil, held = nil)
+      @key = record&.key || request.key
+      @scope = request.scope
+      @principal = request.principal
+      @attempt = record&.attempt || 1
+      @recovery_point = record&.recovery_point
+      @state = held&.state || {}
+      @held = held
+    end
+
+    def kind
+      :leased
+    end
+
+    def protected?
+      !@held.nil?
+    end
+
+    # Does a part of the work, and notes that it is done, with its result, a value of JSON.
+    #
+    # A later attempt gets the result, and does not repeat the part. A crash between work and note repeats it: a service
+    # that it calls needs a key, too; derive one from this claim's.
+    def step(name, &work)
+      @held ? @held.step(name.to_s, &work) : work.call
+    end
+
+    # Ends the claim: it is not known whether the work had its effect.
+    #
+    # Repeats get `unknown` until an operator decides. `reference` is the provider's name for the attempt. The work's
+    # answer is still sent, but not stored. Only the first call counts.
+    def unknown(error = nil, reference = nil)
+      @held&.end_as_unknown(error, reference)
+    end
+
+    # Whether the lease is lost or may have expired: the work must stop.
+    def lost?
+      @held ? @held.heart.lost? : false
+    end
+
+    # Raises LeaseLost if the work must stop.
+    def check
+      @held&.heart&.check
+    end
+
+    # Sleeps until the lease is lost; for work that only waits.
+    def wait_until_lost
+      @held&.heart&.wait
+    end
+  end
+
+  # The claim is committed first, and the answer with its token afterwards.
+  class Leased
+    attr_reader :state, :heart
+
+    def initialize(database, request, settings)
+      @database = database
+      @request = request
+      @settings = settings
+      @noting = Mutex.new
+    end
+
+    def run(&work)
+      @record = Retries.new(@settings.attempts).run { claim }
+      return @record.result unless @record.execute?
+
+      @settings.on_claim.call(@record)
+      @state = @record.state || {}
+      @heart = Heartbeat.new(@settings.lease, @sent, -> { @settings.on_lease_lost.call(@record) }) do
+        @database.statement(*Statements.extend_lease(@request, @record))
+      end
+      settle(work)
+    end
+
+    def step(name)
+      return @state[name] if @state.key?(name)
+      raise Error, "the claim has ended as unknown" if @unknown
+
+      heart.check
+      result = yield
+      # A note contains all steps, so an older one must not overwrite a newer one.
+      @noting.synchronize { held_still { note(name, result) } }
+      result
+    end
+
+    def end_as_unknown(error, reference)
+      return if @unknown
+
+      held_still { repeated(Statements.unknown(@request, @record, error, reference)) }
+      @unknown = true
+      heart.stop
+    end
+
+    private
+
+    def claim
+      @sent = Limit.now
+      Record.new(statement(Statements.claim(@request, @settings.lease), @request.wait.to_f).first)
+    end
+
+    # Does the work, and ends the claim by its result.
+    def settle(work)
+      finish(answer_of(work))
+    rescue LeaseLost
+      raise if @unknown
+
+      Result.new("in_progress")
+    end
+
+    def answer_of(work)
+      ended = false
+      limit = @settings.limit_of_work(Contract::LEASED_HANDLER_TIMEOUT_MS)
+      answer = heart.run { Limit.within(limit, HandlerLate) { work.call(LeasedClaim.new(@request, @record, self)) } }
+      ended = true
+      answer
+    rescue Rejection => rejection
+      ended = true
+      rejection.answer
+    ensure
+      give_up($ERROR_INFO) unless ended
+    end
+
+    # The caller learns of the work's failure even if it cannot be recorded.
+    def give_up(error)
+      return if @unknown
+
+      heart.check
+      reason = error ? error.message : "the handler was left by a throw"
+      recorded = quietly { end_with(Statements.fail(@request, @record, reason, !error.is_a?(NothingHappened))) }
+      raise LeaseLost, "the claim is lost" if recorded == false
+    end
+
+    def finish(answer)
+      return Result.new("not_kept", answer, @record) if @unknown
+
+      heart.check
+      verdict = @settings.verdict_on(answer)
+      kept = verdict == "keep"
+      raise LeaseLost, "the claim is lost" unless kept ? complete(answer) : leave(verdict, "status #{answer.status}")
+
+      Result.new(kept ? "executed" : "not_kept", answer, @record)
+    end
+
+    def complete(answer)
+      kept = end_with(Statements.complete(@request, @record, answer, @settings.drop_headers))
+      @settings.on_lease_lost.call(@record) unless kept
+      kept
+    rescue DatabaseAway
+      raise
+    rescue StandardError => error
+      # The answer cannot be kept, but the work is done.
+      quietly { end_with(Statements.fail(@request, @record, "the answer can't be stored: #{error.message}", true)) }
+      raise
+    end
+
+    # Without an answer.
+    def leave(verdict, reason)
+      return end_with(Statements.unknown(@request, @record, reason)) if verdict == "unknown"
+
+      end_with(Statements.fail(@request, @record, reason, verdict != "free"))
+    end
+
+    # False if the claim is lost.
+    def end_with(statement)
+      repeated(statement)
+      true
+    rescue StandardError => error
+      raise unless Failures.lost?(error)
+
+      false
+    end
+
+    def note(name, result)
+      following = @state.merge(name => result)
+      Retries.new(@settings.attempts).run do
+        sent = Limit.now
+        statement(Statements.checkpoint(@request, @record, name, following))
+        heart.succeeded(sent)
+      end
+      @state[name] = result
+    end
+
+    # Tells the work to stop if the server reports the claim as lost.
+    def held_still
+      yield
+    rescue StandardError => error
+      heart.lose(error) if Failures.lost?(error)
+      heart.check
+      raise
+    end
+
+    def repeated(statement)
+      Retries.new(@settings.attempts).run { statement(statement) }
+    end
+
+    def statement(statement, patience = 0)
+      Limit.within(@settings.database_timeout + patience, DatabaseLate) { @database.statement(*statement) }
+    end
+
+    def quietly
+      yield
+    rescue StandardError
+      nil
+    end
+  end
+end

@@ -1,0 +1,121 @@
+# frozen_string_literal: true
+
+module Idempotency
+  # Time limits. One thread serves all others: it interrupts those whose time is over.
+  module Limit
+    # Is no StandardError, so that `rescue => error` does not hide it.
+    class Interruption < Exception # rubocop:disable Lint/InheritException
+      attr_reader :watch
+
+      def initialize(watch)
+        @watch = watch
+        super("the time is over")
+      end
+    end
+
+    module_function
+
+    def now
+      Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    end
+
+    # Runs the block, and raises `late` if it does not end in time, or ConnectionGone as soon as `gone` says so.
+    def within(seconds, late, gone: nil, &block)
+      Watch.new(seconds, late, gone).run(&block)
+    end
+
+    # One run of a block.
+    class Watch
+      LOOK = 0.25 # seconds between two looks at an idle connection
+
+      attr_reader :due
+
+      def initialize(seconds, late, gone)
+        @thread = Thread.current
+        @limit = seconds
+        @end = Limit.now + seconds
+        @late = late
+        @gone = gone
+        plan(Limit.now)
+      end
+
+      def run(&block)
+        value = interruptible(&block)
+      rescue Interruption, StandardError => error
+        raise if error.is_a?(Interruption) && !error.watch.equal?(self) # of a limit around this one
+        raise @over || error
+      else
+        raise @over if @over # the block has hidden the interruption
+
+        value
+      end
+
+      # By the timers' thread.
+      def look(now)
+        @over =
+          if now >= @end then @late.new("no end within #{@limit} s")
+          elsif @gone&.call then ConnectionGone.new("the connection is lost")
+          end
+        @over ? @thread.raise(Interruption.new(self)) : plan(now)
+        @over
+      end
+
+      private
+
+      # An interruption that comes too late is raised at the end of the outer block, not behind it.
+      def interruptible(&block)
+        Thread.handle_interrupt(Interruption => :never) do
+          TIMERS.add(self)
+          Thread.handle_interrupt(Interruption => :immediate, &block)
+        ensure
+          TIMERS.remove(self)
+        end
+      end
+
+      def plan(now)
+        @due = @gone ? [@end, now + LOOK].min : @end
+      end
+    end
+
+    # The thread. A forked process gets its own.
+    class Timers
+      IDLE = 60
+
+      def initialize
+        @lock = Mutex.new
+        @changed = ConditionVariable.new
+        @watches = {}.compare_by_identity
+        @wakes = 0
+      end
+
+      def add(watch)
+        @lock.synchronize do
+          @watches[watch] = true
+          @thread = Thread.new { serve } unless @thread&.alive?
+          @changed.signal if watch.due < @wakes
+        end
+      end
+
+      # From now on the watch interrupts nothing.
+      def remove(watch)
+        @lock.synchronize { @watches.delete(watch) }
+      end
+
+      private
+
+      def serve
+        Thread.current.name = "idempotency limits"
+        @lock.synchronize { loop { pause } }
+      end
+
+      def pause
+        now = Limit.now
+        @watches.each_key.select { |watch| watch.due <= now && watch.look(now) }.each { |watch| @watches.delete(watch) }
+        @wakes = @watches.each_key.map(&:due).min || (now + IDLE)
+        @changed.wait(@lock, [@wakes - now, 0].max)
+      end
+    end
+
+    TIMERS = Timers.new
+  end
+end

@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+module Idempotency
+  # A connection of ruby-pg that sends several statements in one message.
+  class Link
+    # Every value goes and comes as text.
+    TEXTS = PG::TypeMapAllStrings.new
+
+    attr_reader :connection, :tag
+
+    def initialize(connection)
+      @connection = connection
+      @owes = false
+    end
+
+    # The rows of the last statement that has some. None of them is run after one that has failed.
+    def together(statements)
+      settle
+      raise Error, "a pipeline of the handler is still open" unless connection.pipeline_status == PG::PQ_PIPELINE_OFF
+
+      results = pipelined(statements).each(&:check)
+      @tag = results.last.cmd_status
+      rows = results.reverse.find { |result| result.result_status == PG::PGRES_TUPLES_OK }
+      rows ? rows.map_types!(TEXTS).to_a : []
+    end
+
+    # Whether another request can use it, after the ROLLBACK of an open transaction, which is sent without a wait.
+    def recovers?
+      return false unless connection.pipeline_status == PG::PQ_PIPELINE_OFF
+
+      roll_back if [PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(connection.transaction_status)
+      @owes || connection.transaction_status == PG::PQTRANS_IDLE
+    rescue PG::Error
+      false
+    end
+
+    # Reads the answer to that ROLLBACK.
+    def settle
+      return unless @owes
+
+      connection.get_last_result
+      @owes = false
+    end
+
+    # Whether the server has closed it: a look at what is unread, no round trip. While a statement runs, its answer
+    # tells. A message of an error that no statement asked for is the last one.
+    def gone?
+      return false if connection.transaction_status == PG::PQTRANS_ACTIVE
+
+      unread = connection.socket_io.recv_nonblock(1, Socket::MSG_PEEK, exception: false)
+      unread != :wait_readable && [nil, "", "E"].include?(unread)
+    rescue PG::Error, SystemCallError, IOError
+      true
+    end
+
+    def close
+      connection.finish
+    rescue PG::Error
+      nil # closed before
+    end
+
+    private
+
+    def roll_back
+      connection.send_query_params("ROLLBACK", [])
+      connection.flush
+      @owes = true
+    end
+
+    def pipelined(statements)
+      connection.enter_pipeline_mode
+      statements.each { |sql, values| connection.send_query_params(sql, values, 0, TEXTS) }
+      connection.pipeline_sync
+      answers.tap { connection.exit_pipeline_mode }
+    end
+
+    # Each statement's result is followed by nil, all of them by that of the Sync.
+    def answers
+      results = []
+      loop do
+        result = connection.get_result || connection.get_result
+        raise PG::ConnectionBad, "the connection is lost" unless result
+        return results if result.result_status == PG::PGRES_PIPELINE_SYNC
+
+        results << result
+      end
+    rescue PG::ConnectionBad
+      results.each(&:check) # the server's last message has the reason
+      raise
+    end
+  end
+end

@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+module Idempotency
+  # Connections for the threads of a process, made when they are needed.
+  class Pool
+    def initialize(size:, &connect)
+      @size = size
+      @connect = connect
+      @idle = []
+      @made = 0
+      @lock = Mutex.new
+      @returned = ConditionVariable.new
+    end
+
+    def with
+      connection = take
+      yield connection
+    ensure
+      put(connection) if connection
+    end
+
+    def take
+      reserve || connect
+    end
+
+    def put(connection)
+      @lock.synchronize do
+        @idle.push(connection)
+        @returned.signal
+      end
+    end
+
+    # It is closed instead of put back.
+    def forget
+      @lock.synchronize do
+        @made -= 1
+        @returned.signal
+      end
+    end
+
+    private
+
+    # An idle connection, or nil: then the caller makes one.
+    def reserve
+      @lock.synchronize do
+        @returned.wait(@lock) while @idle.empty? && @made >= @size
+        @idle.pop || (@made += 1) && nil
+      end
+    end
+
+    def connect
+      connection = @connect.call
+    ensure
+      forget unless connection
+    end
+  end
+end

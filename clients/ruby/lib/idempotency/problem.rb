@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+module Idempotency
+  # A refusal that does not concern keys, raised while a request is looked at.
+  class Problem < StandardError
+    attr_reader :word
+
+    def initialize(word, detail = nil)
+      @word = word
+      @detail = detail
+      super(detail || Contract::PROBLEMS.fetch(word).title)
+    end
+
+    def answer
+      document = Problem.local(word)
+      Problem.answer(@detail ? document.merge("detail" => @detail) : document)
+    end
+
+    # The document without the server's help.
+    def self.local(word)
+      known = Contract::PROBLEMS.fetch(word)
+      { "type" => "/problems/idempotency/#{word.tr("_", "-")}", "title" => known.title, "status" => known.status }
+    end
+
+    def self.answer(document)
+      headers = [%w[Content-Type application/problem+json]]
+      headers << ["Retry-After", document["retry_after"].to_s] if document["retry_after"]
+      Answer.new(status: document["status"], headers: headers, body: JSON.generate(document))
+    end
+  end
+
+  # Problem documents (RFC 9457) of one database, each requested once.
+  class Problems
+    def initialize(database, statuses, limit)
+      @database = database
+      @statuses = statuses
+      @limit = limit
+      @known = {}
+    end
+
+    def answer(word, retry_after = nil)
+      document = document(word)
+      document = document.merge("status" => @statuses.fetch(word, document["status"]))
+      retry_after ||= 1 if word == "in_progress"
+      document["retry_after"] = [1, retry_after.ceil].max if retry_after
+      Problem.answer(document)
+    end
+
+    private
+
+    def document(word)
+      return Problem.local(word) if Contract::PROBLEMS.fetch(word).local
+
+      @known[word] ||= Limit.within(@limit, DatabaseLate) do
+        JSON.parse(@database.statement(Contract::PROBLEM_SQL, [word]).first["problem"])
+      end
+    rescue StandardError
+      Problem.local(word)
+    end
+  end
+end

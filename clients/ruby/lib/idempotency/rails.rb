@@ -1,0 +1,113 @@
+# frozen_string_literal: true
+
+require "idempotency-postgres"
+require "idempotency/active_record"
+require "action_controller"
+
+module Idempotency
+  # For controllers of Rails. Actions that `idempotent` names run within the route's protection, in ActiveRecord's
+  # transaction:
+  #
+  #   class PaymentsController < ApplicationController
+  #     include Idempotency::Controller
+  #     idempotent :create, principal: ->(request) { request.env["current_account"] }
+  #   end
+  module Controller
+    def self.included(controller)
+      controller.extend(Declarations)
+      controller.class_attribute :idempotency_options, default: {}
+      controller.class_attribute :idempotency_database, default: ActiveRecord.new
+      controller.class_attribute :idempotent_routes, default: {}
+    end
+
+    # What a controller's class says about its actions.
+    module Declarations
+      # Options of all routes of this controller and those derived from it, and their database.
+      def idempotency(database: idempotency_database, **options)
+        merged = idempotency_options.merge(options)
+        Options.new(principal: BEARER, **merged) # raises where one is wrong
+        self.idempotency_database = database
+        self.idempotency_options = merged
+      end
+
+      def idempotent(*actions, kind: :transactional, **options)
+        # It runs the action in a thread of its own, and so with another connection.
+        raise ArgumentError, "idempotency: ActionController::Live cannot be stored" if live?
+
+        route = Route.new(idempotency_database, kind, Options.new(**idempotency_options, **options))
+        self.idempotent_routes = idempotent_routes.merge(actions.to_h { |action| [action.to_s, route] })
+      end
+
+      def dispatch(name, request, response)
+        route = idempotent_routes[name.to_s] or return super
+        exchange = Exchange.new(request.env, request, Routes.scope_of(request)) do |env|
+          again = ActionDispatch::Request.new(env)
+          answered(again) { super(name, again, make_response!(again)) }
+        end
+        Exchange.response(route.handle(exchange))
+      end
+
+      private
+
+      def live?
+        defined?(ActionController::Live) && self < ActionController::Live
+      end
+
+      # Rails answers some exceptions by a status of 4xx, far outside of here.
+      def answered(request)
+        yield
+      rescue StandardError => error
+        status = ActionDispatch::ExceptionWrapper.status_code_for_exception(error.class.name)
+        raise if status >= 500 || !shows_exceptions?(request)
+
+        request.set_header("idempotency.raised", true)
+        Routes.page(request, error, status)
+      end
+
+      def shows_exceptions?(request)
+        ![false, :none, nil].include?(request.get_header("action_dispatch.show_exceptions"))
+      end
+    end
+
+    # What is known about Rails' routes and pages.
+    module Routes
+      module_function
+
+      # Method and pattern: `POST /accounts/:id/payments`.
+      def scope_of(request)
+        action = request.path_parameters.slice(:controller, :action)
+        route = request.routes&.routes&.find do |one|
+          one.defaults.slice(:controller, :action) == action && one.path.match?(request.path_info)
+        end
+        "#{request.request_method} #{route ? route.path.spec.to_s.delete_suffix("(.:format)") : request.path}"
+      end
+
+      # As ActionDispatch::ShowExceptions makes it.
+      def page(request, error, status)
+        request.set_header("action_dispatch.exception", error)
+        env = request.env.merge("PATH_INFO" => "/#{status}", "action_dispatch.original_path" => request.path_info)
+        pages = ::Rails.application&.config&.exceptions_app || ActionDispatch::PublicExceptions.new(::Rails.public_path)
+        page = pages.call(env)
+        page[1]["X-Cascade"] == "pass" ? [status, { "Content-Type" => "text/html; charset=utf-8" }, []] : page
+      end
+    end
+
+    # The answers of `rescue_from` are those of exceptions: the action's work is rolled back. The route sees some
+    # errors first.
+    def rescue_with_handler(error, **options)
+      return if [NothingHappened, Rejection, HandlerLate].any? { |kind| error.is_a?(kind) }
+      return if Failures.transient?(error, of_handler: true)
+
+      handled = super
+      request.set_header("idempotency.raised", true) if handled && idempotency_claim
+      handled
+    end
+
+    private
+
+    # The claim of the request, in an action that `idempotent` names.
+    def idempotency_claim
+      request.get_header(Exchange::CLAIM)
+    end
+  end
+end

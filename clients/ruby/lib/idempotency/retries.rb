@@ -1,0 +1,47 @@
+# frozen_string_literal: true
+
+module Idempotency
+  # Runs all of it again after a conflict or a lost connection.
+  #
+  # Also after a COMMIT without an answer: the same key gets `replay` if it was committed, `execute` if not.
+  class Retries
+    # The claim is still that of our own transaction, whose connection is lost: the server may notice later than we do.
+    class OwnTransaction < Error; end
+
+    FIRST_PAUSE = 0.02
+
+    def initialize(attempts)
+      @attempts = attempts
+      @attempt = @late = 0
+    end
+
+    # Whether an earlier run has lost its connection, and another one may follow.
+    def lost?
+      @lost && @attempt < @attempts
+    end
+
+    def run
+      @attempt += 1
+      yield self
+    rescue InDoubt
+      raise
+    rescue StandardError => error
+      note(error)
+      sleep(FIRST_PAUSE * (2**(@attempt - 1)) * rand(0.5..1.5))
+      retry
+    end
+
+    private
+
+    def note(error)
+      cause = error.is_a?(Thrown) ? error.error : error
+      own = cause.is_a?(OwnTransaction)
+      raise cause, cause: cause.cause unless own || Failures.transient?(cause, of_handler: !cause.equal?(error))
+
+      @lost ||= !Failures.conflict?(cause)
+      # Each of these has used the whole time; a second one asks for the result of a COMMIT.
+      @late += 1 if cause.is_a?(DatabaseLate)
+      raise DatabaseAway, "the database could not do it" if @attempt >= @attempts || @late == 2
+    end
+  end
+end

@@ -1,0 +1,172 @@
+# frozen_string_literal: true
+
+require "helper"
+
+class PgTest < Minitest::Test
+  include Support
+
+  def database
+    @database ||= Idempotency::Pg.new(size: 3) { Database.connect }
+  end
+
+  def pay(claim)
+    claim.client.exec_params("INSERT INTO payment (account, amount) VALUES ($1, 1)", [@account])
+    Idempotency::Answer.new(status: 201, body: "paid", headers: [%w[X-One 1]])
+  end
+
+  def transactionally(**more, &work)
+    Idempotency.transactionally(database, key: @key, principal: @account, **more, &(work || method(:pay)))
+  end
+
+  def leased(**more, &work)
+    Idempotency.leased(database, key: @key, principal: @account, **more, &work)
+  end
+
+  def test_executed_and_replayed
+    first, again = Array.new(2) { transactionally }
+    assert_equal %w[executed replay], [first.outcome, again.outcome]
+    assert_equal [201, "paid", [%w[X-One 1]]], [again.answer.status, again.answer.body, again.answer.headers]
+    assert_equal 1, payments
+  end
+
+  def test_a_rejection_is_stored_without_its_work
+    2.times do
+      result = transactionally { |claim| pay(claim) && raise(Idempotency::Rejection.new(409, { error: "no" })) }
+      assert_equal [409, '{"error":"no"}', "application/json"], [result.answer.status, result.answer.body, result.answer["content-type"]]
+    end
+    assert_equal 0, payments
+    assert_equal "completed", record
+  end
+
+  def test_a_rescue_that_hides_an_error
+    assert_raises(PG::InFailedSqlTransaction) do
+      transactionally do |claim|
+        begin
+          claim.client.exec("SELECT 1/0")
+        rescue PG::Error
+          nil
+        end
+        Idempotency::Answer.new(status: 201)
+      end
+    end
+    assert_nil record
+    assert_equal "executed", transactionally.outcome
+  end
+
+  def test_a_throw_rolls_back
+    caught = catch(:warden) { transactionally { |claim| pay(claim) && throw(:warden, "login") } }
+    assert_equal ["login", 0, nil], [caught, payments, record]
+    assert_equal "executed", transactionally.outcome
+  end
+
+  def test_a_throw_ends_a_lease
+    caught = catch(:warden) { leased { throw(:warden, "login") } }
+    assert_equal %w[login retryable], [caught, record]
+  end
+
+  def test_errors_that_are_no_standard_errors_roll_back
+    assert_raises(NotImplementedError) { transactionally { |claim| pay(claim) && raise(NotImplementedError) } }
+    assert_raises(NotImplementedError) { leased { raise NotImplementedError } }
+    assert_equal 0, payments
+  end
+
+  def test_a_late_handler_is_interrupted_in_a_statement
+    assert_raises(Idempotency::HandlerLate) do
+      transactionally(settings: { handler_timeout: 0.1 }) { |claim| pay(claim) && claim.client.exec("SELECT pg_sleep(0.5)") }
+    end
+    eventually("the key is free") { transactionally.outcome == "executed" }
+    assert_equal 1, payments
+  end
+
+  def test_an_open_pipeline_of_the_handler
+    error = assert_raises(Idempotency::Error) do
+      transactionally { |claim| pay(claim).tap { claim.client.enter_pipeline_mode } }
+    end
+    assert_includes error.message, "pipeline"
+    assert_equal "executed", transactionally.outcome
+  end
+
+  def test_a_late_write_reaches_no_other_request
+    kept = nil
+    transactionally { |claim| (kept = claim).then { pay(claim) } }
+    error = assert_raises(Idempotency::Error) { kept.client.exec("SELECT 1") }
+    assert_includes error.message, "has ended"
+  end
+
+  def test_a_connection_closed_while_idle
+    transactionally
+    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME)
+    eventually("they have ended") do
+      sql("SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME) == [["0"]]
+    end
+    assert_equal "replay", transactionally.outcome
+  end
+
+  def test_more_requests_than_connections
+    runs = Queue.new
+    results = Array.new(20) do |number|
+      Thread.new { Idempotency.transactionally(database, key: "#{@key}-#{number % 4}", settings: { attempts: 50 }) { |claim| runs << 1; pay(claim) } }
+    end.map(&:value)
+    assert_equal 4, runs.size
+    assert_equal 4, payments
+    assert_empty results.map(&:outcome) - %w[executed replay in_progress]
+  end
+
+  def test_once
+    applied = Array.new(2) { Idempotency.once(database, @key) { |connection| connection.exec_params("INSERT INTO payment (account) VALUES ($1)", [@account]) } }
+    assert_equal [[true, false], 1], [applied, payments]
+    assert_raises(PG::InFailedSqlTransaction) do
+      Idempotency.once(database, "#{@key}-2") do |connection|
+        connection.exec("SELECT 1/0")
+      rescue PG::Error
+        nil
+      end
+    end
+  end
+
+  def test_steps_are_not_repeated
+    calls = []
+    work = lambda do |claim|
+      charge = claim.step(:charge) { calls << 1 and { "id" => "ch_1" } }
+      raise "broken" if claim.attempt == 1
+
+      Idempotency::Answer.new(status: 201, body: charge["id"])
+    end
+    assert_raises(RuntimeError) { leased(&work) }
+    sql("SELECT idem_resolve($1, 'release', scope => 'functions', principal => $2, even_if_running => true)", @key, @account)
+    assert_equal ["ch_1", [1]], [leased(&work).answer.body, calls]
+  end
+
+  def test_nothing_happened_and_unknown
+    assert_raises(Idempotency::NothingHappened) { leased { raise Idempotency::NothingHappened, "down" } }
+    assert_equal "retryable", record
+    @key += "-2"
+    result = leased do |claim|
+      claim.unknown("no answer", "re_1")
+      assert_raises(Idempotency::Error) { claim.step("more") { 1 } }
+      Idempotency::Answer.new(status: 202)
+    end
+    assert_equal ["not_kept", 202, "unknown"], [result.outcome, result.answer.status, record]
+  end
+
+  def test_a_derived_key
+    key = Array.new(2) { Idempotency.transactionally(database, derive: 60, json: '{"a":1}', http_method: "POST", target: "/x") { |claim| pay(claim) } }
+    assert_equal %w[executed replay], key.map(&:outcome)
+    assert_raises(ArgumentError) { Idempotency.transactionally(database) { nil } }
+  end
+
+  def test_settings_are_checked
+    assert_raises(ArgumentError) { transactionally(settings: { timeout: 5 }) }
+  end
+
+  def test_type_maps_of_the_application
+    mapped = Idempotency::Pg.new do
+      Database.connect.tap do |connection|
+        connection.type_map_for_results = PG::BasicTypeMapForResults.new(connection)
+        connection.type_map_for_queries = PG::BasicTypeMapForQueries.new(connection)
+      end
+    end
+    results = Array.new(2) { Idempotency.transactionally(mapped, key: @key) { Idempotency::Answer.new(status: 201, body: "\xff\0".b) } }
+    assert_equal ["\xff\0".b, 201], [results[1].answer.body, results[1].answer.status]
+  end
+end

@@ -1,0 +1,301 @@
+# frozen_string_literal: true
+
+require "rails_helper"
+
+Shop.initialize!
+
+class ApplicationRecord < ActiveRecord::Base
+  self.abstract_class = true
+end
+
+class Payment < ApplicationRecord
+  self.table_name = "payment"
+  COMMITTED = Queue.new
+  validates :amount, numericality: true
+  after_commit { COMMITTED << [id, account] }
+end
+
+class Refused < StandardError; end
+
+class PaymentsController < ActionController::API
+  include ActionController::Cookies
+  include Idempotency::Controller
+  idempotency principal: Idempotency::BEARER
+  ACTIONS = %i[create nested joined explicit hidden streamed missing parameter refused late ends threaded cookie twice broken].freeze
+  idempotent(*ACTIONS)
+  idempotent :transfer, kind: :leased, lease: 30
+  idempotent :hurried, handler_timeout: 0.2
+  rescue_from(Refused) { render json: { refused: true }, status: :payment_required }
+  RUNS = Hash.new(0)
+
+  def create
+    payment = pay
+    render json: { id: payment.id, amount: payment.amount }, status: :created
+  end
+
+  # Its own transaction is rolled back, though it is within ours.
+  def nested
+    Payment.transaction(requires_new: true) { pay && raise(ActiveRecord::Rollback) }
+    render json: { paid: false }
+  end
+
+  def joined
+    Payment.transaction { pay && raise(ActiveRecord::Rollback) }
+    Payment.transaction { pay }
+    render json: { paid: false }
+  end
+
+  def explicit
+    pay
+    raise ActiveRecord::Rollback
+  end
+
+  def hidden
+    pay
+    begin
+      Payment.connection.execute("SELECT 1/0")
+    rescue ActiveRecord::StatementInvalid
+      nil
+    end
+    head :created
+  end
+
+  def streamed
+    pay
+    self.status = 201
+    self.response_body = Enumerator.new { |body| 3.times { |n| body << "#{n} #{Payment.where(account: idempotency_claim.principal).count}\n" } }
+  end
+
+  def missing
+    pay
+    Payment.find(-1)
+  end
+
+  def parameter
+    pay
+    params.require(:absent)
+  end
+
+  def refused
+    pay
+    raise Refused
+  end
+
+  def hurried
+    pay
+    sleep
+  end
+
+  def late
+    claim = idempotency_claim
+    Thread.new { sleep(0.1) && claim.client.execute("INSERT INTO payment (account) VALUES ('late')") }.tap { |one| one.report_on_exception = false }
+    render json: { amount: pay.amount }
+  end
+
+  def ends
+    pay
+    Payment.connection.commit_transaction
+    head :created
+  end
+
+  def threaded
+    Thread.new { Payment.create!(account: "threaded", amount: 1) }.join
+    pay
+    raise "too late"
+  end
+
+  def cookie
+    cookies[:seen] = "1"
+    head :created
+  end
+
+  # The first run fails to serialize. The body and the answer's fields are as new in the second.
+  def twice
+    response.set_header("X-Run", (RUNS[idempotency_claim.key] += 1).to_s)
+    response.set_header("X-First", "1") if RUNS[idempotency_claim.key] == 1
+    pay
+    Payment.connection.execute("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$") if RUNS[idempotency_claim.key] == 1
+    head :created
+  end
+
+  def broken
+    pay
+    Payment.connection.raw_connection.finish
+    head :created
+  end
+
+  def transfer
+    charge = idempotency_claim.step(:charge) { { "id" => "ch_#{params[:amount]}" } }
+    Payment.create!(account: idempotency_claim.principal, amount: params[:amount])
+    render json: charge, status: :created
+  end
+
+  def open
+    render json: { claim: idempotency_claim.inspect }
+  end
+
+  private
+
+  def pay
+    Payment.create!(account: idempotency_claim.principal, amount: params[:amount])
+  end
+end
+
+Shop.routes.draw do
+  PaymentsController::ACTIONS.each { |name| post "/accounts/:id/#{name}", to: "payments##{name}" }
+  post "/transfers", to: "payments#transfer"
+  post "/hurried", to: "payments#hurried"
+  post "/open", to: "payments#open"
+end
+
+class RailsTest < Minitest::Test
+  include RailsSupport
+
+  def test_executed_and_replayed
+    first, again = Array.new(2) { post("/accounts/1/create") }
+    assert_equal 201, first.status
+    assert_replayed first, again
+    assert_equal 1, payments
+    assert_equal [["POST /accounts/:id/create"]], sql("SELECT scope FROM idempotency.records WHERE key = $1", @key)
+    assert_equal 422, post("/accounts/1/create", { amount: 6 }).status
+    assert_equal 422, post("/accounts/2/create").status
+  end
+
+  def test_after_commit_runs_after_the_commit
+    Payment::COMMITTED.clear
+    post("/accounts/1/create", { amount: "five" })
+    assert_empty Payment::COMMITTED
+    post("/accounts/1/create", key: "#{@key}-2")
+    id, account = Payment::COMMITTED.pop
+    assert_equal @account, account
+    assert_equal [["1"]], sql("SELECT count(*) FROM payment WHERE id = $1", id)
+  end
+
+  def test_a_rollback_of_the_handlers_own_transaction
+    2.times { assert_equal '{"paid":false}', post("/accounts/1/nested").body }
+    assert_equal 0, payments
+  end
+
+  def test_a_rollback_without_requires_new_does_the_same
+    2.times { assert_equal '{"paid":false}', post("/accounts/1/joined").body }
+    assert_equal 1, payments
+  end
+
+  def test_a_rollback_outside_of_a_transaction_is_an_error
+    assert_equal 500, post("/accounts/1/explicit").status
+    assert_equal [0, nil], [payments, record]
+  end
+
+  def test_a_hidden_error
+    assert_equal 500, post("/accounts/1/hidden").status
+    assert_equal [0, nil], [payments, record]
+  end
+
+  def test_a_streamed_body_runs_within_the_transaction
+    first, again = Array.new(2) { post("/accounts/1/streamed") }
+    assert_equal "0 1\n1 1\n2 1\n", first.body
+    assert_replayed first, again
+    assert_equal 1, payments
+  end
+
+  def test_statuses_that_rails_gives_to_exceptions
+    { missing: 404, parameter: 400, refused: 402 }.each do |action, status|
+      first, again = Array.new(2) { post("/accounts/1/#{action}", key: "#{@key}-#{action}") }
+      assert_equal status, first.status
+      assert_replayed first, again
+      assert_equal 0, payments
+    end
+  end
+
+  def test_invalid_records_are_errors_of_422
+    first, again = Array.new(2) { post("/accounts/1/create", { amount: "five" }) }
+    assert_equal 422, first.status
+    assert_replayed first, again
+  end
+
+  def test_a_late_handler
+    assert_equal 503, post("/hurried").status
+    assert_equal [0, nil], [payments, record]
+    assert_equal 201, post("/accounts/1/create").status
+  end
+
+  def test_a_late_write
+    assert_equal 200, post("/accounts/1/late").status
+    sleep 0.3
+    assert_equal [["0"]], sql("SELECT count(*) FROM payment WHERE account = 'late'")
+  end
+
+  def test_a_handler_that_commits
+    assert_equal 500, post("/accounts/1/ends").status
+    assert_equal [0, nil], [payments, record]
+    assert_equal 201, post("/accounts/1/create").status
+  end
+
+  def test_another_threads_connection_is_not_ours
+    assert_equal 500, post("/accounts/1/threaded").status
+    assert_equal 0, payments
+    assert_equal [["1"]], sql("SELECT count(*) FROM payment WHERE account = 'threaded'")
+  end
+
+  def test_cookies_are_sent_and_not_replayed
+    first, again = Array.new(2) { post("/accounts/1/cookie") }
+    assert_equal ["seen=1; path=/; SameSite=Lax", nil], [first["Set-Cookie"], again["Set-Cookie"]]
+  end
+
+  def test_a_second_run_begins_anew
+    answer = post("/accounts/1/twice")
+    assert_equal [201, "2", nil], [answer.status, answer["X-Run"], answer["X-First"]]
+    assert_equal 1, payments
+  end
+
+  def test_a_lost_connection_is_replaced
+    assert_equal 503, post("/accounts/1/broken").status
+    assert_equal 201, post("/accounts/1/create").status
+  end
+
+  def test_leased
+    first, again = Array.new(2) { post("/transfers") }
+    assert_equal '{"id":"ch_5"}', first.body
+    assert_replayed first, again
+    assert_equal 1, payments
+  end
+
+  def test_other_actions_have_no_claim
+    assert_equal '{"claim":"nil"}', post("/open", key: nil).body
+    assert_equal [400, 401], [post("/transfers", key: nil).status, post("/transfers", "HTTP_AUTHORIZATION" => "").status]
+  end
+
+  # Rails' tests run in a transaction that is rolled back.
+  def test_within_the_transaction_of_a_test
+    Payment.connection.begin_transaction(joinable: false)
+    first, again = Array.new(2) { post("/accounts/1/create") }
+    assert_equal 201, first.status
+    assert_replayed first, again
+    assert_equal 1, Payment.where(account: @account).count
+    Payment.connection.rollback_transaction
+    assert_equal [0, nil], [payments, record]
+  end
+
+  def test_within_another_transaction_it_is_refused
+    Payment.transaction { assert_equal 500, post("/accounts/1/create").status }
+    assert_equal 0, payments
+  end
+
+  def test_mistakes_are_refused_where_the_route_is_declared
+    controller = Class.new(PaymentsController)
+    assert_raises(ArgumentError) { controller.idempotent(:create, scpoe: "x") }
+    assert_raises(ArgumentError) { controller.idempotent(:create, kind: :lease) }
+    assert_raises(ArgumentError) { controller.idempotency(lease: "30") }
+    assert_raises(ArgumentError) { Class.new(ActionController::API) { include Idempotency::Controller }.idempotent(:create) }
+    live = Class.new(PaymentsController) { include ActionController::Live }
+    assert_raises(ArgumentError) { live.idempotent(:create) }
+    refute_same controller.idempotent(:open), PaymentsController.idempotent_routes
+    refute PaymentsController.idempotent_routes.key?("open")
+  end
+
+  def test_duplicates_at_the_same_time
+    answers = Array.new(20) { Thread.new { post("/accounts/1/create") } }.map(&:value)
+    assert_equal 1, payments
+    assert_empty answers.map(&:status) - [201, 409]
+  end
+end
