@@ -79,7 +79,8 @@ class ExampleApplication < Rails::Application
   config.load_defaults 6.1
   config.eager_load = false
   config.secret_key_base = "example"
-  config.log_level = :error
+  config.logger = Logger.new($stderr)
+  config.log_level = :fatal
   config.hosts.clear
   config.action_dispatch.show_exceptions = true
   config.action_dispatch.default_headers = {}

@@ -19,7 +19,7 @@ module Idempotency
   #
   # If it raises, or its answer is not to be kept, everything rolls back, and the key is free.
   def transactionally(database, key: nil, scope: "functions", principal: "", settings: {}, **request, &work)
-    request = Request.new(key: key, scope: scope, principal: principal, **request)
+    request = Request.new(key:, scope:, principal:, **request)
     Transactional.new(database, request, Settings.new(**settings)).run(&work)
   end
 
@@ -28,13 +28,13 @@ module Idempotency
   # An answer that is not to be kept, and an exception other than NothingHappened, leave the outcome open: the scope's
   # policy says whether the request may be tried again.
   def leased(database, key: nil, scope: "functions", principal: "", settings: {}, **request, &work)
-    request = Request.new(key: key, scope: scope, principal: principal, **request)
+    request = Request.new(key:, scope:, principal:, **request)
     Leased.new(database, request, Settings.new(**settings)).run(&work)
   end
 
   # A message: applied once, in one transaction with the note that it was. True if now. The block gets the connection.
   def once(database, key, scope: "messages", principal: "", settings: {}, &work)
-    request = Request.new(key: key, scope: scope, principal: principal)
+    request = Request.new(key:, scope:, principal:)
     Transactional.new(database, request, Settings.new(**settings)).once(&work)
   end
 end

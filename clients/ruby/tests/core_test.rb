@@ -31,7 +31,7 @@ class OptionsTest < Minitest::Test
 
   def test_an_unknown_name_is_refused_where_the_route_is_made
     error = assert_raises(ArgumentError) { keys(principal: Idempotency::BEARER).transactional(scpoe: "x") }
-    assert_includes error.message, "there is no option `scpoe`"
+    assert_includes error.message, "no option `scpoe`"
     assert_raises(ArgumentError) { keys(retention: 5) }
   end
 

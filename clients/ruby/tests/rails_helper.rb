@@ -15,6 +15,7 @@ class Shop < Rails::Application
   config.load_defaults 6.1
   config.eager_load = false
   config.secret_key_base = "test"
+  config.logger = Logger.new($stderr)
   config.log_level = :fatal
   config.hosts.clear
   config.root = File.expand_path("../build/rails", __dir__)

@@ -53,16 +53,15 @@ module Idempotency
 
     def self.sound?(connection)
       raw = connection.raw_connection
-      raw.status == PG::CONNECTION_OK && [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(raw.transaction_status)
+      raw.status == PG::CONNECTION_OK && [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS,
+                                          PG::PQTRANS_INERROR].include?(raw.transaction_status)
     rescue PG::Error
       false
     end
 
     private
 
-    def model
-      @model.is_a?(String) ? @model.constantize : @model
-    end
+    def model = @model.is_a?(String) ? @model.constantize : @model
 
     # A transaction that has begun.
     class Transaction
@@ -80,9 +79,7 @@ module Idempotency
         rollback unless begun
       end
 
-      def gone?
-        Link.new(@connection.raw_connection).gone?
-      end
+      def gone? = Link.new(@connection.raw_connection).gone?
 
       def check
         raw = @connection.raw_connection
@@ -92,9 +89,7 @@ module Idempotency
 
       def nothing_done; end
 
-      def work_is_over
-        @client.close_guard
-      end
+      def work_is_over = @client.close_guard
 
       # With the callbacks of `after_commit`.
       def commit(last)
@@ -125,16 +120,14 @@ module Idempotency
         current? ? @connection.rollback_transaction : @connection.throw_away!
       end
 
-      def current?
-        @connection.current_transaction.equal?(@transaction)
-      end
+      def current? = @connection.current_transaction.equal?(@transaction)
     end
 
     # Rails joins a `transaction` within another, and then ActiveRecord::Rollback in it rolls nothing back. The handler
     # did not begin the claim's transaction, so its own outermost ones become savepoints: Rollback does what it says.
     # Those of ActiveRecord itself (`save`, `destroy`) join, as in any transaction.
     module Savepoints
-      RAILS = "#{File.dirname(::ActiveRecord::Base.method(:transaction).source_location.first)}/"
+      RAILS = "#{File.dirname(::ActiveRecord::Base.method(:transaction).source_location.first)}/".freeze
 
       attr_accessor :idempotency_transaction
 
@@ -145,9 +138,7 @@ module Idempotency
 
       private
 
-      def rails?(block)
-        block.source_location.to_a.first.to_s.start_with?(RAILS)
-      end
+      def rails?(block) = block.source_location.to_a.first.to_s.start_with?(RAILS)
     end
   end
 end

@@ -14,9 +14,7 @@ module Idempotency
     end
 
     # The answer to send: only the status may be stored.
-    def to_send
-      whole || self
-    end
+    def to_send = whole || self
 
     # In the form of idem_complete: one member for each name; several values become an array.
     def stored_headers(drop)
@@ -45,9 +43,7 @@ module Idempotency
       @state = row["state"] && JSON.parse(row["state"])
     end
 
-    def execute?
-      outcome == "execute"
-    end
+    def execute? = outcome == "execute"
 
     # Of a request that is not executed.
     def result
@@ -64,7 +60,7 @@ module Idempotency
       status = @row["status_code"]
       return if status.nil? && @row["status"] != "completed"
 
-      Answer.new(status: (status || 200).to_i, headers: stored_fields, body: body)
+      Answer.new(status: (status || 200).to_i, headers: stored_fields, body:)
     end
 
     def stored_fields
@@ -72,8 +68,6 @@ module Idempotency
       @row["body_omitted"] == "t" ? [*fields, %w[Idempotent-Body omitted]] : fields
     end
 
-    def body
-      @row["body"] && PG::Connection.unescape_bytea(@row["body"])
-    end
+    def body = @row["body"] && PG::Connection.unescape_bytea(@row["body"])
   end
 end

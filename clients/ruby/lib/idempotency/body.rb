@@ -8,9 +8,7 @@ module Idempotency
     WINDOWS = { "identity" => nil, "gzip" => 31, "x-gzip" => 31, "deflate" => 15 }.freeze
     PIECE = 65_536
 
-    def self.read(env, limit)
-      new(env, limit).read
-    end
+    def self.read(env, limit) = new(env, limit).read
 
     def initialize(env, limit)
       @env = env
@@ -71,8 +69,6 @@ module Idempotency
       @body
     end
 
-    def broken
-      Problem.new("bad_body", "The body is not what Content-Encoding says.")
-    end
+    def broken = Problem.new("bad_body", "The body is not what Content-Encoding says.")
   end
 end

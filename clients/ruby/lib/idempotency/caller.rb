@@ -39,8 +39,8 @@ module Idempotency
     def call(key: nil, store: nil, errors: [StandardError], pauses: Pauses.new, key_header: "Idempotency-Key")
       key ||= Key.generate
       store&.call(key)
-      sending = Sending.new(key, pauses)
-      loop do
+      began = now
+      1.step do |sent|
         response = failure = nil
         begin
           response = yield(key_header => Key.quote(key))
@@ -48,7 +48,7 @@ module Idempotency
         rescue *errors => failure
           response = nil
         end
-        sending.pause(response, failure)
+        sleep(delay(sent, response, pauses, began) || raise(NotFinal.new(key, response), cause: failure))
       end
     end
 
@@ -62,9 +62,7 @@ module Idempotency
       FINAL.include?(word) || (status(response) < 500 && ![408, 425, 429].include?(status(response)))
     end
 
-    def status(response)
-      (response.respond_to?(:code) ? response.code : response.status).to_i
-    end
+    def status(response) = (response.respond_to?(:code) ? response.code : response.status).to_i
 
     def field(response, name)
       headers = response.respond_to?(:headers) ? response.headers : response
@@ -90,29 +88,13 @@ module Idempotency
       0
     end
 
-    # The sendings of one request.
-    class Sending
-      def initialize(key, pauses)
-        @key = key
-        @pauses = pauses
-        @sent = 0
-        @end = now + pauses.give_up_after
-      end
-
-      # Backoff with full jitter, on top of what the answer asks for.
-      def pause(response, failure)
-        @sent += 1
-        delay = Caller.retry_after(response) + (rand * [@pauses.cap, @pauses.base * (2**(@sent - 1))].min)
-        raise NotFinal.new(@key, response), cause: failure if @sent >= @pauses.attempts || now + delay > @end
-
-        sleep(delay)
-      end
-
-      private
-
-      def now
-        Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      end
+    # Backoff with full jitter, on top of what the answer asks for; nil where the limits are reached.
+    def delay(sent, response, pauses, began)
+      delay = retry_after(response) + (rand * [pauses.cap, pauses.base * (2**(sent - 1))].min)
+      delay if sent < pauses.attempts && now + delay <= began + pauses.give_up_after
     end
+
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    private_class_method :status, :field, :problem, :delay, :now
   end
 end

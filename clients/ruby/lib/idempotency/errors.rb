@@ -37,7 +37,7 @@ module Idempotency
         headers = { "Content-Type" => "application/json" }.merge(headers)
         body = JSON.generate(body)
       end
-      @answer = Answer.new(status: status, headers: headers.to_a, body: body)
+      @answer = Answer.new(status:, headers: headers.to_a, body:)
       super("status #{status}")
     end
   end
@@ -79,23 +79,15 @@ module Idempotency
     end
 
     # Another run of the transaction may succeed.
-    def transient?(error, of_handler: false)
-      conflict?(error) || connection_lost?(error, of_handler: of_handler)
-    end
+    def transient?(error, of_handler: false) = conflict?(error) || connection_lost?(error, of_handler:)
 
-    def conflict?(error)
-      sqlstate(error).to_s.start_with?("40")
-    end
+    def conflict?(error) = sqlstate(error).to_s.start_with?("40")
 
     # JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric.
-    def refused_by_jsonb?(error)
-      %w[22P05 22003].include?(sqlstate(error))
-    end
+    def refused_by_jsonb?(error) = %w[22P05 22003].include?(sqlstate(error))
 
     # ID404 and ID409: no claim with this token.
-    def lost?(error)
-      %w[ID404 ID409].include?(sqlstate(error))
-    end
+    def lost?(error) = %w[ID404 ID409].include?(sqlstate(error))
 
     # 25P03, which ruby-pg reports as a lost connection where a statement was sent after it. Each run would exceed it.
     def idle_too_long?(error)

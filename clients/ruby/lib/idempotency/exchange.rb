@@ -19,9 +19,7 @@ module Idempotency
       @app = app
     end
 
-    def method
-      @env["REQUEST_METHOD"]
-    end
+    def method = @env["REQUEST_METHOD"]
 
     # As sent, where the server has it; else put together again.
     def target
@@ -41,13 +39,9 @@ module Idempotency
       @env["HTTP_#{name.upcase.tr("-", "_")}"]
     end
 
-    def content_type
-      @env["CONTENT_TYPE"]
-    end
+    def content_type = @env["CONTENT_TYPE"]
 
-    def read_body(limit)
-      Body.read(@env, limit)
-    end
+    def read_body(limit) = Body.read(@env, limit)
 
     # Runs the handler, each time from the same environment.
     def run(claim, body, limit)

@@ -21,8 +21,7 @@ module Idempotency
 
     # Runs the block, with beats at the same time.
     def run
-      @next = @until - @lease + (@lease / 3)
-      Thread.new { keep_time }
+      @next = @until - (@lease * 2 / 3)
       Thread.new { beat while pause }
       yield
     ensure
@@ -36,9 +35,7 @@ module Idempotency
       end
     end
 
-    def lost?
-      !@why.nil?
-    end
+    def lost? = !@why.nil?
 
     # Until the claim is lost, or the work has ended.
     def wait
@@ -62,32 +59,25 @@ module Idempotency
         stop
       end
       @on_lost.call
+      false
     end
 
     private
 
-    def keep_time
-      @lock.synchronize do
-        while !@stopped && (rest = @until - Limit.now).positive?
-          @changed.wait(rest)
-        end
-      end
-      lose(LeaseLost.new("the lease may have ended"))
-    end
-
     # Until the next beat; false if there is none.
     def pause
       @lock.synchronize do
-        while !@stopped && (rest = @next - Limit.now).positive?
+        until @stopped || (rest = [@next, @until].min - Limit.now) <= 0
           @changed.wait(rest)
         end
-        !@stopped
+        return false if @stopped
       end
+      Limit.now < @until || lose(LeaseLost.new("the lease may have ended"))
     end
 
     def beat
       sent = Limit.now
-      Limit.within(@lease / 6, DatabaseLate, &@beat)
+      Limit.within([@lease / 6, @until - sent].min, DatabaseLate, &@beat)
       succeeded(sent)
       @next = sent + (@lease / 3)
     rescue StandardError => error

@@ -16,9 +16,7 @@ module Idempotency
       media unless media.empty?
     end
 
-    def json?(content_type)
-      media_type(content_type)&.match?(%r{\A(application/json|[^/]+/[^/]+\+json)\z}) || false
-    end
+    def json?(content_type) = media_type(content_type)&.match?(%r{\A(application/json|[^/]+/[^/]+\+json)\z}) || false
 
     # The text of a JSON body, exactly. A text that is not UTF-8 is not JSON, and no driver would send a NUL.
     def text_of(body)

@@ -9,13 +9,9 @@ module Idempotency
       Options.new(principal: BEARER, **common) # raises where one is wrong
     end
 
-    def transactional(**options)
-      Route.new(@database, :transactional, Options.new(**@common, **options))
-    end
+    def transactional(**options) = Route.new(@database, :transactional, Options.new(**@common, **options))
 
-    def leased(**options)
-      Route.new(@database, :leased, Options.new(**@common, **options))
-    end
+    def leased(**options) = Route.new(@database, :leased, Options.new(**@common, **options))
   end
 
   # Puts a route in front of a Rack application, or of a part of it: `use Idempotency::Middleware, keys.transactional`.
@@ -25,9 +21,7 @@ module Idempotency
       @route = route
     end
 
-    def call(env)
-      Exchange.response(@route.handle(Exchange.new(env, Rack::Request.new(env), &@app.method(:call))))
-    end
+    def call(env) = Exchange.response(@route.handle(Exchange.new(env, Rack::Request.new(env), &@app.method(:call))))
   end
 
   # A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before.

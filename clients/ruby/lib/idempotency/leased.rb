@@ -16,21 +16,15 @@ module Idempotency
       @held = held
     end
 
-    def kind
-      :leased
-    end
+    def kind = :leased
 
-    def protected?
-      !@held.nil?
-    end
+    def protected? = !@held.nil?
 
     # Does a part of the work, and notes that it is done, with its result, a value of JSON.
     #
     # A later attempt gets the result, and does not repeat the part. A crash between work and note repeats it: a service
     # that it calls needs a key, too; derive one from this claim's.
-    def step(name, &work)
-      @held ? @held.step(name.to_s, &work) : work.call
-    end
+    def step(name, &work) = @held ? @held.step(name.to_s, &work) : work.call
 
     # Ends the claim: it is not known whether the work had its effect.
     #
@@ -41,19 +35,13 @@ module Idempotency
     end
 
     # Whether the lease is lost or may have expired: the work must stop.
-    def lost?
-      @held ? @held.heart.lost? : false
-    end
+    def lost? = @held ? @held.heart.lost? : false
 
     # Raises LeaseLost if the work must stop.
-    def check
-      @held&.heart&.check
-    end
+    def check = @held&.heart&.check
 
     # Sleeps until the lease is lost; for work that only waits.
-    def wait_until_lost
-      @held&.heart&.wait
-    end
+    def wait_until_lost = @held&.heart&.wait
   end
 
   # The claim is committed first, and the answer with its token afterwards.
@@ -71,9 +59,9 @@ module Idempotency
       @record = Retries.new(@settings.attempts).run { claim }
       return @record.result unless @record.execute?
 
-      @settings.on_claim.call(@record)
+      @settings.on_claim&.call(@record)
       @state = @record.state || {}
-      @heart = Heartbeat.new(@settings.lease, @sent, -> { @settings.on_lease_lost.call(@record) }) do
+      @heart = Heartbeat.new(@settings.lease, @sent, -> { @settings.on_lease_lost&.call(@record) }) do
         @database.statement(*Statements.extend_lease(@request, @record))
       end
       settle(work)
@@ -150,7 +138,7 @@ module Idempotency
 
     def complete(answer)
       kept = end_with(Statements.complete(@request, @record, answer, @settings.drop_headers))
-      @settings.on_lease_lost.call(@record) unless kept
+      @settings.on_lease_lost&.call(@record) unless kept
       kept
     rescue DatabaseAway
       raise
@@ -196,9 +184,7 @@ module Idempotency
       raise
     end
 
-    def repeated(statement)
-      Retries.new(@settings.attempts).run { statement(statement) }
-    end
+    def repeated(statement) = Retries.new(@settings.attempts).run { statement(statement) }
 
     def statement(statement, patience = 0)
       Limit.within(@settings.database_timeout + patience, DatabaseLate) { @database.statement(*statement) }

@@ -15,14 +15,10 @@ module Idempotency
 
     module_function
 
-    def now
-      Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    end
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # Runs the block, and raises `late` if it does not end in time, or ConnectionGone as soon as `gone` says so.
-    def within(seconds, late, gone: nil, &block)
-      Watch.new(seconds, late, gone).run(&block)
-    end
+    def within(seconds, late, gone: nil, &block) = Watch.new(seconds, late, gone).run(&block)
 
     # One run of a block.
     class Watch
@@ -39,10 +35,11 @@ module Idempotency
         plan(Limit.now)
       end
 
-      def run(&block)
-        value = interruptible(&block)
+      def run(&)
+        value = interruptible(&)
       rescue Interruption, StandardError => error
         raise if error.is_a?(Interruption) && !error.watch.equal?(self) # of a limit around this one
+
         raise @over || error
       else
         raise @over if @over # the block has hidden the interruption
@@ -63,10 +60,10 @@ module Idempotency
       private
 
       # An interruption that comes too late is raised at the end of the outer block, not behind it.
-      def interruptible(&block)
+      def interruptible(&)
         Thread.handle_interrupt(Interruption => :never) do
           TIMERS.add(self)
-          Thread.handle_interrupt(Interruption => :immediate, &block)
+          Thread.handle_interrupt(Interruption => :immediate, &)
         ensure
           TIMERS.remove(self)
         end
@@ -97,9 +94,7 @@ module Idempotency
       end
 
       # From now on the watch interrupts nothing.
-      def remove(watch)
-        @lock.synchronize { @watches.delete(watch) }
-      end
+      def remove(watch) = @lock.synchronize { @watches.delete(watch) }
 
       private
 

@@ -75,11 +75,15 @@ module Idempotency
     end
 
     # Each statement's result is followed by nil, all of them by that of the Sync.
+    def next_result
+      2.times { (result = connection.get_result) && (return result) }
+      raise PG::ConnectionBad, "the connection is lost"
+    end
+
     def answers
       results = []
       loop do
-        result = connection.get_result || connection.get_result
-        raise PG::ConnectionBad, "the connection is lost" unless result
+        result = next_result
         return results if result.result_status == PG::PGRES_PIPELINE_SYNC
 
         results << result

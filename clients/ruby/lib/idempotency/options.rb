@@ -4,9 +4,7 @@ module Idempotency
   # The options of a route, checked where it is made. Times are seconds, or durations of ActiveSupport.
   class Options
     Check = Struct.new(:wanted, :fits)
-    def self.check(wanted, &fits)
-      Check.new(wanted, fits)
-    end
+    def self.check(wanted, &fits) = Check.new(wanted, fits)
     private_class_method :check
 
     SECONDS = check("seconds above 0") { |value| value.is_a?(Numeric) && value.positive? && value.to_f.finite? }
@@ -57,7 +55,7 @@ module Idempotency
 
     def initialize(**given)
       unknown = given.keys - KNOWN.keys
-      raise ArgumentError, "idempotency: there is no option `#{unknown.first}`. The options are #{KNOWN.keys.join(", ")}" if unknown.any?
+      raise ArgumentError, "idempotency: no option `#{unknown.first}` among #{KNOWN.keys.join(", ")}" if unknown.any?
 
       KNOWN.each do |name, (check, default)|
         value = given.fetch(name, default)
@@ -70,8 +68,6 @@ module Idempotency
     end
 
     # Whether requests with this method need a key.
-    def concern?(method)
-      @methods.include?(method)
-    end
+    def concern?(method) = @methods.include?(method)
   end
 end

@@ -28,7 +28,7 @@ module Idempotency
     def initialize(size: 5, &connect)
       raise ArgumentError, "idempotency: a block has to make the connections" unless connect
 
-      @pool = Pool.new(size: size) { Link.new(connect.call) }
+      @pool = Pool.new(size:) { Link.new(connect.call) }
     end
 
     # BEGIN and the first statement, in one message.
@@ -41,9 +41,7 @@ module Idempotency
       held { |link| link.together([statement]).tap { put(link) } }
     end
 
-    def put(link)
-      @pool.put(link)
-    end
+    def put(link) = @pool.put(link)
 
     # What is in doubt is closed, which rolls back.
     def discard(link)
@@ -58,7 +56,11 @@ module Idempotency
       link = take
       done = yield link
     ensure
-      link.recovers? ? put(link) : discard(link) if link && !done
+      release(link) if link && !done
+    end
+
+    def release(link)
+      link.recovers? ? put(link) : discard(link)
     end
 
     # One that was closed while it was idle is noticed without a round trip.
@@ -82,19 +84,13 @@ module Idempotency
         @client = Guard.new(link.connection)
       end
 
-      def gone?
-        @link.gone?
-      end
+      def gone? = @link.gone?
 
       # Raises the reason for which the connection is lost.
-      def check
-        @link.together([CHECK])
-      end
+      def check = @link.together([CHECK])
 
       # The work cannot use it any more.
-      def work_is_over
-        @client.close_guard
-      end
+      def work_is_over = @client.close_guard
 
       # A COMMIT of a transaction that has failed succeeds by rolling it back.
       def commit(last)
@@ -122,7 +118,8 @@ module Idempotency
       private
 
       def give_back
-        link, @link = @link, nil
+        link = @link
+        @link = nil
         @database.put(link)
       end
     end

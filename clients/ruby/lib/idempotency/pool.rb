@@ -19,9 +19,7 @@ module Idempotency
       put(connection) if connection
     end
 
-    def take
-      reserve || connect
-    end
+    def take = reserve || connect
 
     def put(connection)
       @lock.synchronize do
@@ -44,7 +42,8 @@ module Idempotency
     def reserve
       @lock.synchronize do
         @returned.wait(@lock) while @idle.empty? && @made >= @size
-        @idle.pop || (@made += 1) && nil
+        @made += 1 if @idle.empty?
+        @idle.pop
       end
     end
 

@@ -25,7 +25,7 @@ module Idempotency
     def self.answer(document)
       headers = [%w[Content-Type application/problem+json]]
       headers << ["Retry-After", document["retry_after"].to_s] if document["retry_after"]
-      Answer.new(status: document["status"], headers: headers, body: JSON.generate(document))
+      Answer.new(status: document["status"], headers:, body: JSON.generate(document))
     end
   end
 

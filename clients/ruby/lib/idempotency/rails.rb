@@ -49,9 +49,7 @@ module Idempotency
 
       private
 
-      def live?
-        defined?(ActionController::Live) && self < ActionController::Live
-      end
+      def live? = defined?(ActionController::Live) && self < ActionController::Live
 
       # Rails answers some exceptions by a status of 4xx, far outside of here.
       def answered(request)
@@ -106,8 +104,6 @@ module Idempotency
     private
 
     # The claim of the request, in an action that `idempotent` names.
-    def idempotency_claim
-      request.get_header(Exchange::CLAIM)
-    end
+    def idempotency_claim = request.get_header(Exchange::CLAIM)
   end
 end

@@ -16,9 +16,7 @@ module Idempotency
     end
 
     # Whether an earlier run has lost its connection, and another one may follow.
-    def lost?
-      @lost && @attempt < @attempts
-    end
+    def lost? = @lost && @attempt < @attempts
 
     def run
       @attempt += 1

@@ -9,7 +9,8 @@ module Idempotency
     attr_reader :options, :kind, :problems, :database
 
     def initialize(database, kind, options)
-      raise ArgumentError, "idempotency: `kind` has to be :transactional or :leased" unless %i[transactional leased].include?(kind)
+      raise ArgumentError, "idempotency: `kind` has to be :transactional or :leased" unless %i[transactional
+                                                                                               leased].include?(kind)
 
       @database = database
       @kind = kind
@@ -34,7 +35,7 @@ module Idempotency
 
     def settings(**more)
       Settings.new(attempts: options.attempts, database_timeout: options.database_timeout, keep: options.keep,
-                   verdict: options.verdict || ->(_) {}, handler_timeout: options.handler_timeout, lease: options.lease,
+                   verdict: options.verdict, handler_timeout: options.handler_timeout, lease: options.lease,
                    drop_headers: [options.key_header, options.replay_header], **more)
     end
   end
@@ -65,9 +66,7 @@ module Idempotency
 
     private
 
-    def missing_key
-      @options.concern?(@exchange.method) ? @options.missing_key : :pass
-    end
+    def missing_key = @options.concern?(@exchange.method) ? @options.missing_key : :pass
 
     def with_body
       @ours = @key.nil? && %i[generate derive].include?(missing_key)
@@ -76,27 +75,23 @@ module Idempotency
       protects? ? claimed : unprotected
     end
 
-    def protects?
-      (@key || @request.derive) && @options.concern?(@exchange.method)
-    end
+    def protects? = (@key || @request.derive) && @options.concern?(@exchange.method)
 
     def identified
       # Many libraries send the type without a body.
       json = Identity.text_of(@body) if !@body.empty? && Identity.json?(@exchange.content_type)
       derive = @options.window if @key.nil? && missing_key == :derive
-      Request.new(key: @key, scope: @scope, principal: @principal, json: json,
+      Request.new(key: @key, scope: @scope, principal: @principal, json:,
                   fingerprint: own_fingerprint || (json ? nil : digest), http_method: @exchange.method,
                   target: @exchange.target, exclude: @options.exclude, ttl: derive || @options.ttl,
-                  wait: @options.wait, derive: derive)
+                  wait: @options.wait, derive:)
     end
 
     def own_fingerprint
       @options.fingerprint && Digest::SHA256.digest(@options.fingerprint.call(@exchange.request, @body))
     end
 
-    def digest
-      Identity.digest(@exchange.method, @exchange.target, @exchange.content_type, @body)
-    end
+    def digest = Identity.digest(@exchange.method, @exchange.target, @exchange.content_type, @body)
 
     def claimed
       reply_to(flow.run { |claim| run_handler(claim) })
@@ -109,13 +104,13 @@ module Idempotency
     def flow
       kind = @route.kind == :leased ? Leased : Transactional
       kind.new(@route.database, @request, @route.settings(
-        on_claim: lambda { |record|
-          @executed = true
-          @key = record.key # it may be one that the server has derived
-          tell(:on_execute, "execute", record)
-        },
-        on_lease_lost: ->(record) { tell(:on_lease_lost, "lease_lost", record) }
-      ))
+                                            on_claim: lambda { |record|
+                                              @executed = true
+                                              @key = record.key # it may be one that the server has derived
+                                              tell(:on_execute, "execute", record)
+                                            },
+                                            on_lease_lost: ->(record) { tell(:on_lease_lost, "lease_lost", record) }
+                                          ))
     end
 
     # The errors of idem_begin.
@@ -148,15 +143,19 @@ module Idempotency
 
     # `away`: not in a transaction either.
     def unprotected(away: false)
-      answer =
-        if @route.kind == :leased then run_handler(LeasedClaim.new(@request))
-        elsif away
-          run_handler(TransactionalClaim.new(key: @key, scope: @scope, principal: @principal, attempt: 1, protected: false))
-        else Transactional.new(@route.database, @request, @route.settings).unclaimed { |claim| run_handler(claim) }
-        end
-      with_key(answer.to_send)
+      with_key((away || @route.kind == :leased ? run_handler(bare_claim) : in_a_transaction).to_send)
     rescue Rejection => rejection
       with_key(rejection.answer)
+    end
+
+    def bare_claim
+      return LeasedClaim.new(@request) if @route.kind == :leased
+
+      TransactionalClaim.new(key: @key, scope: @scope, principal: @principal, attempt: 1, protected: false)
+    end
+
+    def in_a_transaction
+      Transactional.new(@route.database, @request, @route.settings).unclaimed { |claim| run_handler(claim) }
     end
 
     def run_handler(claim)
@@ -172,9 +171,7 @@ module Idempotency
       with_key(@route.problems.answer(word, retry_after))
     end
 
-    def tell(hook, outcome, record)
-      @route.tell(hook, @scope, @key, record&.attempt, outcome)
-    end
+    def tell(hook, outcome, record) = @route.tell(hook, @scope, @key, record&.attempt, outcome)
 
     def with_key(answer, *fields)
       fields << [@options.key_header, Key.quote(@key)] if @key && (@ours || @options.echo_key)

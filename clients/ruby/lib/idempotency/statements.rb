@@ -41,13 +41,9 @@ module Idempotency
        [record.key, step, JSON.generate(state), request.scope, request.principal, record.token]]
     end
 
-    def once(request)
-      [Contract::ONCE_SQL, [request.key, request.scope, request.principal]]
-    end
+    def once(request) = [Contract::ONCE_SQL, [request.key, request.scope, request.principal]]
 
-    def milliseconds(seconds)
-      seconds && (seconds * 1000).round.to_s
-    end
+    def milliseconds(seconds) = seconds && (seconds * 1000).round.to_s
 
     def bytea(bytes)
       bytes && "\\x#{bytes.unpack1("H*")}"
@@ -57,13 +53,9 @@ module Idempotency
       "{#{items.to_a.map { |item| %("#{item.gsub(/["\\]/) { |special| "\\#{special}" }}") }.join(",")}}"
     end
 
-    def boolean(value)
-      value ? "true" : "false"
-    end
+    def boolean(value) = value ? "true" : "false"
 
     # A text of PostgreSQL has no NUL, and is UTF-8.
-    def text(value)
-      value&.to_s&.dup&.force_encoding("UTF-8")&.scrub("?")&.delete("\0")
-    end
+    def text(value) = value&.to_s&.dup&.force_encoding("UTF-8")&.scrub("?")&.delete("\0")
   end
 end

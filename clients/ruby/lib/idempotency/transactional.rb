@@ -3,13 +3,9 @@
 module Idempotency
   # The work's view of a claim in its transaction. `client` is what the database gives to handlers.
   TransactionalClaim = Struct.new(:client, :key, :scope, :principal, :attempt, :protected, keyword_init: true) do
-    def protected?
-      protected
-    end
+    def protected? = protected
 
-    def kind
-      :transactional
-    end
+    def kind = :transactional
   end
 
   # Claim, work and answer in one transaction.
@@ -75,7 +71,7 @@ module Idempotency
     end
 
     def perform(transaction, record, work)
-      @settings.on_claim.call(record)
+      @settings.on_claim&.call(record)
       answer_of(work, transaction, claim_in(transaction, record))
     end
 
@@ -124,8 +120,8 @@ module Idempotency
       raise InDoubt, "it is not known whether the transaction committed"
     end
 
-    def limited(patience = 0, &block)
-      Limit.within(@settings.database_timeout + patience, DatabaseLate, &block)
+    def limited(patience = 0, &)
+      Limit.within(@settings.database_timeout + patience, DatabaseLate, &)
     end
 
     # Of the work, or of its rejection.
