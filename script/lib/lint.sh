@@ -1,5 +1,5 @@
 # The group that checks files that are read rather than run: includes, the forge's workflow, the
-# Dockerfile, PGXN's metadata. Linters come from the registries of the languages in which they are
+# Dockerfile, PGXN's metadata, the client for Ruby. Linters come from the registries of the languages in which they are
 # written.
 # shellcheck shell=bash
 
@@ -18,6 +18,11 @@ group_lint() {
     lint "the workflow of the forge" actionlint -shellcheck= "$ROOT"/.github/workflows/*.yml
     lint "the Dockerfile" hadolint "$ROOT/Dockerfile"
     lint "META.json, as PGXN reads it" pgxn_meta "$ROOT/META.json"
+    if command -v rubocop >/dev/null; then
+        check "clients/ruby has nothing that rubocop complains of" env --chdir="$ROOT/clients/ruby" rubocop --cache false
+    else
+        check "clients/ruby: left out, for there is no rubocop" true
+    fi
     ((CHECKS_FAILED == 0))
 }
 

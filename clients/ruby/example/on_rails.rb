@@ -84,7 +84,8 @@ class ExampleApplication < Rails::Application
   config.hosts.clear
   config.action_dispatch.show_exceptions = true
   config.action_dispatch.default_headers = {}
-  [Rack::Runtime, ActionDispatch::RequestId, Rack::ETag, Rack::ConditionalGet, Rack::Sendfile].each { |one| config.middleware.delete(one) }
+  own = [Rack::Runtime, ActionDispatch::RequestId, Rack::ETag, Rack::ConditionalGet, Rack::Sendfile]
+  own.each { |one| config.middleware.delete(one) }
   routes.append do
     Service::ROUTES.each_key { |name| post "/#{name}", to: "orders##{name}" }
     get "/health", to: "orders#health"

@@ -28,12 +28,26 @@ class Service
     end
   end
 
-  # On a connection of its own. One that was cut is not used again.
+  # On a connection of its own.
   def self.aside(sql, values = [])
-    connection = OTHERS.take
+    connection = take
     connection.exec_params(sql, values)
   ensure
-    connection && connection.status == PG::CONNECTION_OK ? OTHERS.put(connection) : OTHERS.forget
+    release(connection) if connection
+  end
+
+  # The suite ends connections that are idle.
+  def self.take
+    loop do
+      connection = OTHERS.take
+      return connection unless Idempotency::Link.new(connection).gone?
+
+      OTHERS.forget
+    end
+  end
+
+  def self.release(connection)
+    connection.status == PG::CONNECTION_OK ? OTHERS.put(connection) : OTHERS.forget
   end
 
   COMMON = {
@@ -52,7 +66,7 @@ class Service
     small: { max_request_bytes: 1000, max_answer_bytes: 1000 },
     omit: { max_answer_bytes: 1000, omit_large_answers: true },
     unprotected: { unprotected_without_database: true }, streamed: {},
-    judged: { verdict: verdict }, judged_leased: { verdict: verdict, lease: 2 },
+    judged: { verdict: }, judged_leased: { verdict:, lease: 2 },
     impatient: { handler_timeout: 1 }, patient: { wait: 4 }
   }.freeze
   LEASED = %i[leased uncertain judged_leased].freeze
@@ -92,6 +106,7 @@ class Service
 
   def fail_as(order)
     raise Stranger, "Connection closed" if order["stranger"]
+
     raise_status(order["raise"]) if order["raise"]
     raise Idempotency::NothingHappened, "nothing happened" if order["nothing_happened"]
     raise "thrown by the handler" if order["throw"]
