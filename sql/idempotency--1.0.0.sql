@@ -1282,6 +1282,19 @@ COMMENT ON FUNCTION @extschema@.idem_once
     IS 'true the first time, false after; call it in the transaction that handles the message, never as a condition of a query';
 REVOKE ALL ON FUNCTION @extschema@.idem_once FROM PUBLIC;
 
+CREATE FUNCTION @extschema@.idem_once_each(
+    keys text[],
+    scope text DEFAULT '',
+    principal text DEFAULT '',
+    ttl interval DEFAULT NULL,
+    wait interval DEFAULT NULL,
+    same_statement boolean DEFAULT false
+) RETURNS SETOF text
+    LANGUAGE c VOLATILE PARALLEL UNSAFE COST 10000 AS 'MODULE_PATHNAME', 'idem_once_each';
+COMMENT ON FUNCTION @extschema@.idem_once_each
+    IS 'the keys of the array that are new, each once; call it in the transaction that handles the messages';
+REVOKE ALL ON FUNCTION @extschema@.idem_once_each FROM PUBLIC;
+
 CREATE FUNCTION @extschema@.idem_execute(
     key text,
     operation regprocedure,

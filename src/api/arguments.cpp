@@ -203,22 +203,25 @@ std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, cons
     return moment;
 }
 
-store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,
-                                          int principal) {
-    text* given_scope = label(fcinfo, scope, "scope");
-    text* given_principal = label(fcinfo, principal, "principal");
-    text* given_key = text_or_null(fcinfo, key);
-    if (given_key != nullptr) check_key(given_key, "key");
+store::Identity checked_identity(text* scope, text* principal, text* key) {
+    if (key != nullptr) check_key(key, "key");
     // The primary key's index holds no more. The caller learns that here, not at COMMIT.
-    std::size_t bytes = pg::bytes_of(given_scope).size() + pg::bytes_of(given_principal).size();
-    if (given_key != nullptr) bytes += pg::bytes_of(given_key).size();
+    std::size_t bytes = pg::bytes_of(scope).size() + pg::bytes_of(principal).size();
+    if (key != nullptr) bytes += pg::bytes_of(key).size();
     if (bytes > kMaxIdentityBytes)
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                  errmsg("key, scope and principal are too long together"),
                  errdetail("They have %zu bytes; %zu are allowed.", bytes, kMaxIdentityBytes),
                  errhint("Use shorter values, or characters of fewer bytes.")));
-    return store::make_identity(given_scope, given_principal, given_key);
+    return store::make_identity(scope, principal, key);
+}
+
+store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,
+                                          int principal) {
+    text* given_scope = label(fcinfo, scope, "scope");
+    text* given_principal = label(fcinfo, principal, "principal");
+    return checked_identity(given_scope, given_principal, text_or_null(fcinfo, key));
 }
 
 store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int principal) {

@@ -44,6 +44,9 @@ std::optional<TimestampTz> moment_or_none(FunctionCallInfo fcinfo, int arg, cons
 // The reason of a decision; nullptr: none given. Up to 1000 characters in one line.
 text* reason_or_null(FunctionCallInfo fcinfo, int arg);
 
+// Of a scope and a principal that were checked. The key may be nullptr.
+store::Identity checked_identity(text* scope, text* principal, text* key);
+
 // The key may be null only where the SQL function allows it.
 store::Identity identity(FunctionCallInfo fcinfo, int key, int scope, int principal);
 store::Identity identity_or_generated_key(FunctionCallInfo fcinfo, int key, int scope,

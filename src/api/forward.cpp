@@ -118,6 +118,21 @@ Datum take_result(FunctionCallInfo fcinfo, MemoryContext context) {
     return result;
 }
 
+// The rows fetched by SPI, as those of a function that returns a set of one column.
+void take_rows(FunctionCallInfo fcinfo, MemoryContext context) {
+    SPITupleTable* found = SPI_tuptable;
+    std::uint64_t count = SPI_processed;
+    MemoryContext spi_context = MemoryContextSwitchTo(context);
+    InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
+    auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
+    for (std::uint64_t i = 0; i < count; i++) {
+        bool null;
+        Datum value = heap_getattr(found->vals[i], 1, found->tupdesc, &null);
+        tuplestore_putvalues(result->setResult, result->setDesc, &value, &null);
+    }
+    MemoryContextSwitchTo(spi_context);
+}
+
 // Runs SELECT * FROM schema.function($1, $2, ...) with the call's arguments.
 Datum run_there(FunctionCallInfo fcinfo) {
     Oid function = fcinfo->flinfo->fn_oid;
@@ -142,7 +157,11 @@ Datum run_there(FunctionCallInfo fcinfo) {
     int code = SPI_execute_with_args(sql.data, count, types, values, nulls, false, 0);
     if (code != SPI_OK_SELECT)
         elog(ERROR, "idempotency: SPI failed: %s", SPI_result_code_string(code));
-    Datum result = take_result(fcinfo, context);
+    Datum result = 0;
+    if (fcinfo->flinfo->fn_retset)
+        take_rows(fcinfo, context);
+    else
+        result = take_result(fcinfo, context);
     (void)SPI_finish();
     return result;
 }

@@ -211,7 +211,10 @@ Forecast foresee(const Settled& settled) {
 
 bool once(const Question& question) {
     pg::require_writable(question.function);
-    Settled settled = settle(question);
+    return once(settle(question));
+}
+
+bool once(const Settled& settled) {
     Answer answer = answer_to(settled);
     switch (answer.decision->outcome) {
         case core::Outcome::Execute: {

@@ -17,6 +17,7 @@ Answer begin(const Question& question);
 
 // idem_once: claims and completes without a response. True the first time, false after.
 bool once(const Question& question);
+bool once(const Settled& settled);
 
 // The answer that a call would get at once which asks now and whose work takes its snapshot
 // afterwards.

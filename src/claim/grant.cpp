@@ -216,16 +216,22 @@ bool may_be_granted(const Settled& question, TimestampTz now, const Answer& answ
     return has_room(question) && sight_of(question, answer, now) == Sight::Full;
 }
 
-bool grant(const Settled& question, TimestampTz now, std::int64_t left, Answer* answer) {
+store::Record claimed_record(const Settled& question, TimestampTz now, const Answer& answer) {
     const core::Policy& policy = question.policy.values;
     // A transaction that is waited for here may have changed how rows are written, and the row.
     // From here on only transactions that write rows as we do change it.
     store::lock_for_writing(question.id);
     require_room(question);
-    require_sight(question, *answer, now);
+    require_sight(question, answer, now);
     if (policy.encrypt) require_key(question.id);
-    store::Record record = new_attempt(question, *answer, now);
+    store::Record record = new_attempt(question, answer, now);
     seal(&record, policy.encrypt);
+    return record;
+}
+
+bool grant(const Settled& question, TimestampTz now, std::int64_t left, Answer* answer) {
+    const core::Policy& policy = question.policy.values;
+    store::Record record = claimed_record(question, now, *answer);
     NewClaim claim{&record, answer->has_record ? &answer->record : nullptr,
                    is_transactional(question), false};
     store::reserve(record.id);

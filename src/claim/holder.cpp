@@ -312,13 +312,21 @@ void raise_no_claim() {
     pg_unreachable();
 }
 
+void mark_completed(store::Record* record) {
+    mark_ended(core::Status::Completed, record);
+    keep_long_enough(record->finished_at, record);
+}
+
+void account_for_completed(const core::Policy& policy, const store::Record& record) {
+    keep_ended_attempt(policy, record);
+    stats::account_for_result(pg::bytes_of(record.id.scope), record.status);
+}
+
 void finish_silently(OpenClaim* claim, const core::Policy& policy) {
     FoundClaim found{claim, current_record(claim), false, {}};
-    mark_ended(core::Status::Completed, &found.record);
-    keep_long_enough(found.record.finished_at, &found.record);
+    mark_completed(&found.record);
     save_ended(&found);
-    keep_ended_attempt(policy, found.record);
-    stats::account_for_result(pg::bytes_of(found.record.id.scope), found.record.status);
+    account_for_completed(policy, found.record);
 }
 
 }  // namespace idem::claim

@@ -48,4 +48,8 @@ config::ScopePolicy enter(const ClaimRef& ref);
 // Completes an open claim of this transaction without a response.
 void finish_silently(OpenClaim* claim, const core::Policy& policy);
 
+// The two parts of that, for a claim that is written with its end.
+void mark_completed(store::Record* record);
+void account_for_completed(const core::Policy& policy, const store::Record& record);
+
 }  // namespace idem::claim

@@ -122,16 +122,25 @@ core::Status status_in(TupleTableSlot* slot) {
     return static_cast<core::Status>(DatumGetChar(status));
 }
 
-void add_entry(Relation table, Relation index, TupleTableSlot* slot, bool key_unchanged) {
+// Rows that know their places. All of them have entries in the same indexes.
+struct Placed {
+    TupleTableSlot** slots;
+    int count;
+};
+
+void add_entries(Relation table, Relation index, const Placed& rows, bool key_unchanged) {
     IndexInfo* info = BuildIndexInfo(index);
     if (info->ii_ReadyForInserts) {
         bool unique = index->rd_index->indisunique;
         Datum values[INDEX_MAX_KEYS];
         bool nulls[INDEX_MAX_KEYS];
-        FormIndexDatum(info, slot, nullptr, values, nulls);
-        (void)index_insert(index, values, nulls, &slot->tts_tid, table,
-                           unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, unique && key_unchanged,
-                           info);
+        for (int i = 0; i < rows.count; i++) {
+            TupleTableSlot* slot = rows.slots[i];
+            FormIndexDatum(info, slot, nullptr, values, nulls);
+            (void)index_insert(index, values, nulls, &slot->tts_tid, table,
+                               unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO, unique && key_unchanged,
+                               info);
+        }
         pg::index_insert_cleanup(index, info);
     }
     pfree(info);
@@ -156,16 +165,16 @@ Kinds kinds_of(TupleTableSlot* slot) {
             !slot_attisnull(slot, attribute_of(&Record::sealed_by))};
 }
 
-// Inserts entries of a row in `slot`, which knows its place, into the wanted indexes. An error
-// (23505) if the row is new and its key exists already.
+// Inserts entries of rows into the wanted indexes. An error (23505) if a row is new and its key
+// exists already.
 //
 // Most rows are written with their answer and in the clear, so the partial indexes are not opened
 // for them. Another partial index may have been built or replaced CONCURRENTLY since, or there may
 // be several; such an index is opened and asked.
 template <typename Wanted>
-void add_entries_if(Relation table, const PartialIndexes& partial, TupleTableSlot* slot,
+void add_entries_if(Relation table, const PartialIndexes& partial, const Placed& rows,
                     bool key_unchanged, Wanted wanted) {
-    Kinds row = kinds_of(slot);
+    Kinds row = kinds_of(rows.slots[0]);
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
     foreach (cell, indexes) {
@@ -176,7 +185,7 @@ void add_entries_if(Relation table, const PartialIndexes& partial, TupleTableSlo
         bool is_known = oid == partial.outstanding || oid == partial.due || oid == partial.sealed;
         Relation index = index_open(oid, RowExclusiveLock);
         if (wanted(index) && (is_known || row.belongs_to(rows_of(index))))
-            add_entry(table, index, slot, key_unchanged);
+            add_entries(table, index, rows, key_unchanged);
         index_close(index, NoLock);
     }
     list_free(indexes);
@@ -274,15 +283,27 @@ void reserve(const RecordTable& in) {
     table_close(table, NoLock);
 }
 
-bool insert(const RecordTable& in, const Record& record) {
+// Several rows get one WAL record for each page. Their keys are guarded as that of one row: by the
+// locks that the caller has, and by the primary key, whose entries are inserted one by one.
+void insert_rows(Relation table, const Placed& rows) {
+    CommandId command = GetCurrentCommandId(true);
+    if (rows.count == 1)
+        table_tuple_insert(table, rows.slots[0], command, 0, nullptr);
+    else
+        table_multi_insert(table, rows.slots, rows.count, command, 0, nullptr);
+}
+
+bool insert_all(const RecordTable& in, const Record* records, int count) {
     Relation table = open_for_writing(in, CMD_INSERT);
     bool snapshot_pushed = push_snapshot();
-    TupleTableSlot* slot = slot_of(record, table);
+    Size size = sizeof(TupleTableSlot*) * static_cast<Size>(count);
+    Placed rows{static_cast<TupleTableSlot**>(palloc(size)), count};
+    for (int i = 0; i < count; i++) rows.slots[i] = slot_of(records[i], table);
     MemoryContext context = CurrentMemoryContext;
     PG_TRY();
     {
-        table_tuple_insert(table, slot, GetCurrentCommandId(true), 0, nullptr);
-        add_entries_if(table, in.partial, slot, /* key_unchanged */ false,
+        insert_rows(table, rows);
+        add_entries_if(table, in.partial, rows, /* key_unchanged */ false,
                        [](Relation) { return true; });
     }
     PG_CATCH();
@@ -296,11 +317,16 @@ bool insert(const RecordTable& in, const Record& record) {
         raise_claim_overtaken();
     }
     PG_END_TRY();
-    ExecDropSingleTupleTableSlot(slot);
+    for (int i = 0; i < count; i++) ExecDropSingleTupleTableSlot(rows.slots[i]);
+    pfree(rows.slots);
     if (snapshot_pushed) PopActiveSnapshot();
     table_close(table, NoLock);
     CommandCounterIncrement();
     return true;
+}
+
+bool insert(const RecordTable& in, const Record& record) {
+    return insert_all(in, &record, 1);
 }
 
 // Changes the row. If a writer that bypasses our lock changes it at the same moment, waits for that
@@ -331,7 +357,7 @@ TM_Result replace_version(Relation table, const PartialIndexes& partial, ItemPoi
         pg::table_tuple_update(table, place, slot, GetCurrentCommandId(true), GetActiveSnapshot(),
                                InvalidSnapshot, /* wait */ true, &failure, &lock_mode, &needs);
     if (result == TM_Ok && needs.any())
-        add_entries_if(table, partial, slot, /* key_unchanged */ true,
+        add_entries_if(table, partial, {&slot, 1}, /* key_unchanged */ true,
                        [needs](Relation index) { return needs.in(index); });
     ExecDropSingleTupleTableSlot(slot);
     return result;
@@ -359,6 +385,7 @@ const Store heap_store = {
     find,
     reserve,
     insert,
+    insert_all,
     update,
     remove,
     /* bypasses_executor */ true,

@@ -14,6 +14,7 @@ struct Store {
     Look (*find)(const RecordTable& table, const Identity& id, Record* record);
     void (*reserve)(const RecordTable& table);
     bool (*insert)(const RecordTable& table, const Record& record);
+    bool (*insert_all)(const RecordTable& table, const Record* records, int count);
     bool (*update)(const RecordTable& table, const Record& record, const Version& expected);
     bool (*remove)(const RecordTable& table, const Identity& id, const Version& expected);
     bool bypasses_executor;

@@ -236,6 +236,12 @@ bool insert(const RecordTable& table, const Record& record) {
     return false;
 }
 
+bool insert_all(const RecordTable& table, const Record* records, int count) {
+    for (int i = 0; i < count; i++)
+        if (!insert(table, records[i])) return false;
+    return true;
+}
+
 void version_values(const Version& version, Datum* values, char* nulls) {
     values[0] = Int64GetDatum(version.token);
     values[1] = CharGetDatum(static_cast<char>(version.status));
@@ -271,6 +277,7 @@ const Store sql_store = {
     find,
     reserve,
     insert,
+    insert_all,
     update,
     remove,
     /* bypasses_executor */ false,

@@ -87,6 +87,14 @@ bool insert(const Record& record) {
     });
 }
 
+bool insert_all(const Record* records, int count) {
+    const Identity& first = records[0].id;
+    return watched(first.scope, [&] {
+        Place place = place_of(first, RowExclusiveLock);
+        return place.store.insert_all(place.table, records, count);
+    });
+}
+
 bool update(const Record& record, const Version& expected) {
     return watched(record.id.scope, [&] {
         Place place = place_of(record.id, RowExclusiveLock);

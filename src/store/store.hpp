@@ -41,6 +41,10 @@ void reserve(const Identity& id);
 // one already. An error (40001) instead, if the store cannot undo its attempt.
 bool insert(const Record& record);
 
+// Adds rows of one principal, in the order of their keys. False if one of the keys has a row
+// already; the transaction has to end then.
+bool insert_all(const Record* records, int count);
+
 // Replaces the row if it is still the expected one; false if it is not. Waits for a transaction
 // that is writing it: a session that does not see uncommitted rows can get the key's lock while a
 // transaction that has released it still runs.

@@ -49,7 +49,7 @@ subtest 'rights on functions' => sub {
 	my @more = split / /, callable('app');
 	is(join(' ', grep { " $helpers " !~ / $_ / } @more),
 		'idem_begin idem_checkpoint idem_complete idem_execute idem_extend idem_fail idem_get'
-		  . ' idem_once idem_release idem_unknown',
+		  . ' idem_once idem_once_each idem_release idem_unknown',
 		'idem_grant: the protocol');
 	my %known = map { $_ => 1 } @more;
 	is(join(' ', grep { !$known{$_} } split / /, callable('support')),
