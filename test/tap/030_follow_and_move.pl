@@ -1,5 +1,6 @@
 # docs/scaling/move_database for a large database: the new server follows the old one by logical
 # replication, and the fence is closed for the last changes alone.
+use IPC::Run ();
 use Idem;
 use Moving;
 
@@ -61,11 +62,30 @@ subtest 'back again' => sub {
 my ($status, $output) = move($old, $new, 'catch_up');
 is($status, 1, 'catch_up before close is refused');
 succeeds('follow');
+# The new server can't follow for a while.
+my $gate = session($new, 'acme_arriving');
+ask($gate, 'BEGIN');
+is(ask($gate, 'LOCK TABLE payment'), '', 'a table is locked at the new place');
 is(pay($old, 'last'), 'execute', 'the last one at the old place');
 succeeds('close');
 ($status, $output) = move($old, $new, 'open');
 like($output, qr/NEW has no database acme_arrived/, 'open before catch_up is refused');
-succeeds('catch_up', 'open');
+
+subtest 'catch_up waits for the last change' => sub {
+	my $printed = '';
+	my $mover = IPC::Run::start([ mover($old, $new, 'catch_up') ], '>&', \$printed);
+	wait_until {
+		my $asked = () = slurp_file($old->logfile) =~ /statement: SELECT confirmed_flush_lsn >= /g;
+		$asked > 1 || !eval { $mover->pump_nb; $mover->pumpable };
+	}
+	'catch_up to ask again';
+	is(names_on($new), 'acme_arriving', 'the copy has not arrived');
+	ask($gate, 'COMMIT');
+	$gate->quit;
+	ok($mover->finish, 'then it arrives') or diag($printed);
+	is(names_on($new), 'acme_arrived', 'complete');
+};
+succeeds('open');
 is(content($new, 'acme'), content($old, 'acme_leaving'), 'everything arrived');
 is(pay($new, $_), 'replay', "$_: the first answer") foreach 'before', 'meanwhile', 'after back', 'last';
 is(begin_on($new, 'before-and-after')->{outcome}, 'replay', 'a result');
