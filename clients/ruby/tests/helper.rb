@@ -4,6 +4,7 @@
 
 $LOAD_PATH.unshift(File.expand_path("../lib", __dir__))
 require "minitest/autorun"
+require "minitest/mock"
 require "rack/mock"
 require "securerandom"
 require "timeout"

@@ -19,7 +19,7 @@ module Idempotency
       @app = app
     end
 
-    def method = @env["REQUEST_METHOD"]
+    def http_method = @env["REQUEST_METHOD"]
 
     # As sent, where the server has it; else put together again.
     def target
@@ -31,7 +31,7 @@ module Idempotency
     end
 
     def default_scope
-      @scope || "#{method} #{@env["SCRIPT_NAME"]}#{@env["PATH_INFO"]}"
+      @scope || "#{http_method} #{@env["SCRIPT_NAME"]}#{@env["PATH_INFO"]}"
     end
 
     # Servers join several fields of one name by commas.

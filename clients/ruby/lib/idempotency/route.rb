@@ -66,7 +66,7 @@ module Idempotency
 
     private
 
-    def missing_key = @options.concern?(@exchange.method) ? @options.missing_key : :pass
+    def missing_key = @options.concern?(@exchange.http_method) ? @options.missing_key : :pass
 
     def with_body
       @ours = @key.nil? && %i[generate derive].include?(missing_key)
@@ -75,14 +75,14 @@ module Idempotency
       protects? ? claimed : unprotected
     end
 
-    def protects? = (@key || @request.derive) && @options.concern?(@exchange.method)
+    def protects? = (@key || @request.derive) && @options.concern?(@exchange.http_method)
 
     def identified
       # Many libraries send the type without a body.
       json = Identity.text_of(@body) if !@body.empty? && Identity.json?(@exchange.content_type)
       derive = @options.window if @key.nil? && missing_key == :derive
       Request.new(key: @key, scope: @scope, principal: @principal, json:,
-                  fingerprint: own_fingerprint || (json ? nil : digest), http_method: @exchange.method,
+                  fingerprint: own_fingerprint || (json ? nil : digest), http_method: @exchange.http_method,
                   target: @exchange.target, exclude: @options.exclude, ttl: derive || @options.ttl,
                   wait: @options.wait, derive:)
     end
@@ -91,7 +91,7 @@ module Idempotency
       @options.fingerprint && Digest::SHA256.digest(@options.fingerprint.call(@exchange.request, @body))
     end
 
-    def digest = Identity.digest(@exchange.method, @exchange.target, @exchange.content_type, @body)
+    def digest = Identity.digest(@exchange.http_method, @exchange.target, @exchange.content_type, @body)
 
     def claimed
       reply_to(flow.run { |claim| run_handler(claim) })

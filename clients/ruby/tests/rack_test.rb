@@ -1,0 +1,81 @@
+# frozen_string_literal: true
+
+require "helper"
+
+class RackTest < Minitest::Test
+  include Support
+
+  # A body that must not be read.
+  class Sealed
+    def method_missing(name, *) = raise("the body was touched: #{name}")
+    def respond_to_missing?(*) = true
+  end
+
+  def app(**options, &handler)
+    keys = Idempotency::Keys.new(Idempotency::Pg.new { Database.connect }, principal: Idempotency::BEARER, **options)
+    handler ||= ->(env) { [201, { "X-Amount" => env["rack.input"].read }, ["paid"]] }
+    Idempotency::Middleware.new(handler, keys.transactional)
+  end
+
+  def env(body = "{}", **fields)
+    Rack::MockRequest.env_for("/payments", method: "POST", input: body).merge(
+      { "HTTP_AUTHORIZATION" => "Bearer #{@account}", "HTTP_IDEMPOTENCY_KEY" => @key, "CONTENT_TYPE" => "application/json" }, fields
+    )
+  end
+
+  def test_nothing_is_read_before_it_is_needed
+    {
+      401 => { "HTTP_AUTHORIZATION" => "" }, 400 => { "HTTP_IDEMPOTENCY_KEY" => "a, b" },
+      413 => { "CONTENT_LENGTH" => "2000000" }, 415 => { "HTTP_CONTENT_ENCODING" => "br" }
+    }.each { |status, fields| assert_equal status, app.call(env("{}", "rack.input" => Sealed.new, **fields))[0] }
+  end
+
+  def test_no_more_is_read_than_the_limit_needs
+    endless = Object.new
+    read = 0
+    endless.define_singleton_method(:read) { |size| (read += size) && ("x" * size) }
+    status, = app(max_request_bytes: 1000).call(env.tap { |one| one.delete("CONTENT_LENGTH") }.merge("rack.input" => endless))
+    assert_equal [413, 1001], [status, read]
+  end
+
+  def test_a_body_ends_at_its_length
+    assert_equal "{}", app.call(env('{}POST /next', "CONTENT_LENGTH" => "2"))[1]["X-Amount"]
+    assert_equal 400, app.call(env("{}", "CONTENT_LENGTH" => "3"))[0]
+    assert_equal 400, app.call(env("{}", "CONTENT_LENGTH" => "+2"))[0]
+  end
+
+  def test_a_handler_cannot_take_over_the_connection
+    [[201, { "rack.hijack" => ->(_io) {} }, []], [201, {}, ->(stream) { stream.write("x") }]].each do |answer|
+      assert_raises(Idempotency::Error) { app { |_| answer }.call(env) }
+      assert_nil record
+    end
+    seen = app { |one| [201, { "X-Hijack" => one.keys.grep(/hijack/).join }, []] }.call(env("{}", "rack.hijack" => -> {}))
+    assert_equal "", seen[1]["X-Hijack"]
+  end
+
+  def test_a_body_is_closed_and_its_failure_is_the_handlers
+    closed = 0
+    body = Object.new
+    body.define_singleton_method(:each) { |&_| raise IOError, "broken" }
+    body.define_singleton_method(:close) { closed += 1 }
+    assert_raises(IOError) { app { |_| [201, {}, body] }.call(env) }
+    assert_equal [1, nil], [closed, record]
+  end
+
+  def test_rack_3_has_names_in_lower_case_and_arrays
+    answer = Idempotency::Answer.new(status: 201, headers: [%w[X-One a], %w[x-one b], %w[Trailer c]], body: "ok")
+    assert_equal({ "X-One" => "a\nb", "Content-Length" => "2" }, Idempotency::Exchange.response(answer)[1])
+    Rack.stub(:release, "3.0") do
+      assert_equal({ "x-one" => %w[a b], "content-length" => "2" }, Idempotency::Exchange.response(answer)[1])
+    end
+  end
+
+  def test_a_hook_that_fails_does_not_fail_the_request
+    _, complained = capture_io { assert_equal 201, app(on_execute: ->(_) { raise "no" }).call(env)[0] }
+    assert_includes complained, "a hook has failed"
+  end
+
+  def test_safe_methods_pass
+    assert_equal 201, app.call(env("", "REQUEST_METHOD" => "GET").tap { |one| one.delete("HTTP_IDEMPOTENCY_KEY") })[0]
+  end
+end
