@@ -32,8 +32,8 @@ module Database
     @looker.exec_params(text, values).values
   end
 
-  def connect(**more)
-    PG.connect(dbname: NAME, connect_timeout: 5, **more)
+  def connect(&)
+    PG.connect(dbname: NAME, connect_timeout: 5, &)
   end
 end
 

@@ -12,7 +12,7 @@ class Payment < ApplicationRecord
   self.table_name = "payment"
   COMMITTED = Queue.new
   validates :amount, numericality: true
-  after_commit { COMMITTED << [id, account] }
+  after_commit { COMMITTED << [id, account, Database.connect { |other| other.exec("SELECT 1 FROM payment WHERE id = #{id}").ntuples }] }
 end
 
 class Refused < StandardError; end
@@ -166,9 +166,7 @@ class RailsTest < Minitest::Test
     post("/accounts/1/create", { amount: "five" })
     assert_empty Payment::COMMITTED
     post("/accounts/1/create", key: "#{@key}-2")
-    id, account = Payment::COMMITTED.pop
-    assert_equal @account, account
-    assert_equal [["1"]], sql("SELECT count(*) FROM payment WHERE id = $1", id)
+    assert_equal [@account, 1], Payment::COMMITTED.pop.drop(1)
   end
 
   def test_a_rollback_of_the_handlers_own_transaction
