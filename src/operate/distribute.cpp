@@ -101,11 +101,13 @@ constexpr const char* kOurFunctions =
 void note_rights() {
     pg::execute("TRUNCATE idempotency.granted");
     pg::execute(psprintf(
-        "INSERT INTO idempotency.granted (role, operator, administrator)"
+        "INSERT INTO idempotency.granted (role, operator, administrator, worker)"
         " SELECT r.rolname, pg_catalog.bool_or(p.prosrc = 'idem_operator_resolve'),"
-        " pg_catalog.bool_or(p.prosrc = 'idem_administrator_cleanup')%s"
+        " pg_catalog.bool_or(p.prosrc = 'idem_administrator_cleanup'),"
+        " pg_catalog.bool_or(p.prosrc = 'idem_worker_claim_due')%s"
         ", pg_catalog.aclexplode(p.proacl) a JOIN pg_catalog.pg_roles r ON r.oid = a.grantee"
-        " WHERE p.prosrc IN ('idem_begin', 'idem_operator_resolve', 'idem_administrator_cleanup')"
+        " WHERE p.prosrc IN ('idem_begin', 'idem_operator_resolve', 'idem_administrator_cleanup',"
+        " 'idem_worker_claim_due')"
         " AND a.grantee <> p.proowner"
         " GROUP BY r.rolname",
         kOurFunctions));

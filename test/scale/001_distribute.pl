@@ -39,7 +39,8 @@ subtest 'it is one transaction and keeps the records' => sub {
 	$coordinator->safe_psql('postgres', q{
 		CREATE ROLE app LOGIN;
 		CREATE ROLE support LOGIN;
-		SELECT idem_grant('app'), idem_grant('support', operator => true);
+		CREATE ROLE jobs LOGIN;
+		SELECT idem_grant('app'), idem_grant('support', operator => true), idem_grant('jobs', worker => true);
 		SELECT idem_policy_set('kept*', lease => '77s');
 		BEGIN;
 		SELECT outcome FROM idem_begin('old', principal => 'tenant 1');
@@ -104,6 +105,9 @@ sub rights_of
 		SELECT count(*) FROM pg_proc
 		 WHERE proname LIKE 'idem\\_%' AND has_function_privilege('$role', oid, 'EXECUTE')}));
 }
+
+is($_, 'app|f|f|f support|t|f|f jobs|f|f|t' =~ s/ /\n/gr, 'rights of before')
+  foreach on_each(q{SELECT * FROM idempotency.granted ORDER BY role = 'jobs', role});
 
 my $operators = $coordinator->safe_psql('postgres', q{
 	SELECT count(*) FROM pg_proc

@@ -10,7 +10,7 @@ my $tenant = principal_on($nodes[1]);
 $coordinator->safe_psql('postgres', q{
 	CREATE ROLE app LOGIN;
 	SELECT idem_grant('app');
-	INSERT INTO idempotency.granted VALUES ('app', false, false), ('gone', true, true)});
+	INSERT INTO idempotency.granted VALUES ('app', false, false, false), ('gone', true, true, true)});
 
 # The holder's session is on the coordinator, and unknown on the node that will have the record.
 my $holder = session($coordinator);
@@ -33,7 +33,7 @@ subtest 'a caller that looks first and then claims' => sub {
 	$_->quit foreach $caller, $owner;
 };
 
-is($_, 'app|f|f', 'granted is what roles have') foreach on_each('SELECT * FROM idempotency.granted');
+is($_, 'app|f|f|f', 'granted is what roles have') foreach on_each('SELECT * FROM idempotency.granted');
 is(begin_claim($_, 'looked', principal => $tenant)->{outcome}, 'replay', $_->name . ' replays') foreach @nodes;
 is(begin_claim($_, 'held', principal => $tenant)->{outcome}, 'in_progress', 'the claim is still held, says ' . $_->name)
   foreach @nodes;
