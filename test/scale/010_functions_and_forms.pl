@@ -269,6 +269,16 @@ subtest 'a function of one\'s own' => sub {
 		BEGIN; SELECT pay('TENANT', 'block NODE'); ROLLBACK; BEGIN; SELECT pay('TENANT', 'block NODE'); COMMIT;
 		SELECT pay('TENANT', 'block NODE')}, 'execute replay execute execute replay', 'delegated as a whole');
 	is(try_sql($_, q{SELECT count(*) FROM payment WHERE id LIKE 'own %' OR id LIKE 'block %'}), '12', 'with one effect each') foreach @nodes;
+	# Of a read-only session, the other node learns only what BEGIN itself says.
+	foreach my $case (@everywhere)
+	{
+		my ($node, $tenant) = @$case;
+		my $name = 'asked on ' . $node->name . " for $tenant";
+		my $there = $node != ($tenant eq $here ? $worker1 : $worker2);
+		is(script($node, $tenant, q{BEGIN READ ONLY; SELECT pay('TENANT', 'read NODE'); COMMIT}), '25006', "read-only, $name");
+		is(script($node, $tenant, q{SET default_transaction_read_only = on; SELECT pay('TENANT', 'read NODE')}),
+			$there ? 'execute' : '25006', "by a setting, $name");
+	}
 };
 
 subtest 'isolation levels and savepoints' => sub {
