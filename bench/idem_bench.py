@@ -18,12 +18,13 @@ from pooler import connections
 from server import Server, describe_machine
 from single_requests import (encryption, first_execution, hot_key, once, peers, replay,
                              resources)
+from waiters import waiters
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (
     first_execution, once, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog, cluster,
     managed)}
 # These take an hour, or much of the disk.
-ON_REQUEST = {scenario.__name__: scenario for scenario in (hour, large, beyond_memory, connections)}
+ON_REQUEST = {scenario.__name__: scenario for scenario in (hour, large, beyond_memory, connections, waiters)}
 
 # name: default, with --quick, most
 NUMBERS = {"clients": (4, 4, 64), "rounds": (7, 3, 100), "slice": (4, 1, 600), "pairs": (3, 2, 100),

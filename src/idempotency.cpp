@@ -3,6 +3,7 @@
 #include "api/delegation.hpp"
 #include "claim/open_claims.hpp"
 #include "claim/token.hpp"
+#include "claim/waiters.hpp"
 #include "config/policy.hpp"
 #include "config/settings.hpp"
 #include "pg/boundary.hpp"
@@ -39,5 +40,6 @@ void _PG_init(void) {
     if (!process_shared_preload_libraries_in_progress || IsBinaryUpgrade) return;
     idem::stats::request_shared_memory();
     idem::claim::request_token_memory();
+    idem::claim::request_waiter_memory();
     idem::worker::register_launcher_at_start();
 }

@@ -9,6 +9,7 @@
 #include "claim/grant.hpp"
 #include "claim/holder.hpp"
 #include "claim/open_claims.hpp"
+#include "claim/waiters.hpp"
 #include "pg/boundary.hpp"
 #include "pg/wait.hpp"
 #include "stats/events.hpp"
@@ -131,7 +132,7 @@ bool wait_for(const Turn& turn, const Settled& question, Patience* patience) {
             wait_for_writer(turn.writer, left);
             return false;
         case Blocker::Lease:
-            wait_for_lease(patience, left);
+            wait_for_lease(turn.answer.record, patience, left);
             return false;
         case Blocker::None:
             break;
@@ -149,6 +150,7 @@ Answer answer_to(const Settled& question) {
         if (turn.blocker == Blocker::None || left <= 0) break;
         locked = wait_for(turn, question, &patience);
     }
+    note_waiting_ended();
     std::int64_t waited = patience.waited ? Max(pg::monotonic_micros() - patience.start, 1) : 0;
     const core::Decision& decision = *turn.answer.decision;
     const store::Record& record = turn.answer.record;

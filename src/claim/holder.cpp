@@ -10,6 +10,7 @@
 #include "claim/sealing.hpp"
 #include "claim/state.hpp"
 #include "claim/token.hpp"
+#include "claim/waiters.hpp"
 #include "pg/boundary.hpp"
 #include "stats/events.hpp"
 #include "store/store.hpp"
@@ -118,9 +119,10 @@ void save_ended(FoundClaim* claim) {
         bool unknown = claim->record.status == core::Status::Unknown;
         end_claim(claim->open, unknown ? ClaimEnd::Unknown : ClaimEnd::Result);
         unlock_written_claim(claim->open);
-    } else if (store::bypasses_executor(claim->record.id)) {
-        unlock(claim->record.id);
+        return;
     }
+    wake_waiters_at_commit(claim->record.id);
+    if (store::bypasses_executor(claim->record.id)) unlock(claim->record.id);
 }
 
 // Undoes the claim, and it has ended. Within its transaction the row is what it was before; later
@@ -133,6 +135,7 @@ void withdraw(const core::Policy& policy, FoundClaim* claim) {
         return;
     }
     store::Record* record = &claim->record;
+    wake_waiters_at_commit(record->id);
     keep_attempt(policy, *record, store::AttemptEnd::Released);
     if (record->attempt == 1) {
         if (!store::remove(record->id, store::version_of(*record))) store::raise_claim_overtaken();

@@ -13,6 +13,7 @@
 #include "core/time.hpp"
 #include "core/visible.hpp"
 
+#include "claim/waiters.hpp"
 #include "pg/wait.hpp"
 #include "store/store.hpp"
 
@@ -22,6 +23,9 @@ namespace {
 
 constexpr std::int64_t kFirstPause = 5 * core::kMillisecond;
 constexpr std::int64_t kLongestPause = 500 * core::kMillisecond;
+
+// Of a session that is woken: for claims that end without waking it.
+constexpr std::int64_t kLongestSleep = 10 * core::kSecond;
 
 LOCKTAG lock_tag(const store::Identity& id) {
     LOCKTAG tag;
@@ -119,7 +123,7 @@ KeyHolder this_transaction() {
 
 Patience patience_for(std::int64_t wait) {
     std::int64_t now = pg::monotonic_micros();
-    return {now, wait == kForEver ? kForEver : now + wait, 0, 0, kFirstPause, false, false};
+    return {now, wait == kForEver ? kForEver : now + wait, 0, 0, kFirstPause, false, false, false};
 }
 
 std::int64_t time_left(const Patience& patience) {
@@ -146,12 +150,15 @@ void wait_for_writer(TransactionId writer, std::int64_t left) {
         (void)pg::wait_at_most(left, wait, &writer);
 }
 
-void wait_for_lease(Patience* patience, std::int64_t left) {
+void wait_for_lease(const store::Record& leased, Patience* patience, std::int64_t left) {
     const std::int64_t deadlock_timeout = DeadlockTimeout * core::kMillisecond;
     std::int64_t now = pg::monotonic_micros();
     if (patience->lease_wait_start == 0) {
         patience->lease_wait_start = now;
         patience->next_check = now + deadlock_timeout;
+        // The claim may have ended since the look: another one, before the first sleep.
+        patience->is_noted = note_waiting(leased.id);
+        if (patience->is_noted) return;
     }
     std::int64_t until_timeout =
         LockTimeout == 0 ? kForEver
@@ -161,7 +168,10 @@ void wait_for_lease(Patience* patience, std::int64_t left) {
                         errmsg("canceling statement due to lock timeout"),
                         errdetail("The claim that it waited for is still leased.")));
     std::int64_t until_check = patience->next_check - now;
-    std::int64_t pause = Min(Min(patience->pause, left), Min(until_timeout, until_check));
+    std::int64_t until_expiry = leased.lease_until - GetCurrentTimestamp();
+    std::int64_t pause =
+        patience->is_noted && until_expiry > 0 ? Min(kLongestSleep, until_expiry) : patience->pause;
+    pause = Min(Min(pause, left), Min(until_timeout, until_check));
     (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
                     static_cast<long>(Max(pause / core::kMillisecond, 1)), PG_WAIT_EXTENSION);
     ResetLatch(MyLatch);

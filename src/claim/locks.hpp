@@ -55,6 +55,7 @@ struct Patience {
     std::int64_t next_check;        // of the present one: whether it blocks others
     std::int64_t pause;             // the next one
     bool waited;
+    bool is_noted;  // the end of the claim will wake this session
     bool gave_way;  // it blocked others, and ended because of that
 };
 
@@ -68,10 +69,11 @@ bool wait_for_lock(const store::Identity& id, std::int64_t left);
 // Waits for a transaction that has written the row of the key.
 void wait_for_writer(TransactionId writer, std::int64_t left);
 
-// A leased claim ends without a signal that another session could sleep on: pauses, longer each
-// time, and returns. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease
+// Sleeps until the claim may have ended, and returns: when the session that ends it says so
+// (waiters.hpp), when the lease expires, and after a pause. Where sessions can't say so, the pauses
+// are short at first. Honours cancel, statement_timeout, and lock_timeout (55P03), as if the lease
 // were a lock. After each deadlock_timeout it looks for sessions that wait for a lock of this
 // transaction. The claim's holder may be one of them, or wait for one of them. Then the wait ends.
-void wait_for_lease(Patience* patience, std::int64_t left);
+void wait_for_lease(const store::Record& leased, Patience* patience, std::int64_t left);
 
 }  // namespace idem::claim

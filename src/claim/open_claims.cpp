@@ -12,6 +12,7 @@
 #include "claim/open_claims.hpp"
 
 #include "claim/locks.hpp"
+#include "claim/waiters.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -200,9 +201,13 @@ void at_transaction_event(XactEvent event, void*) {
             write_open_claims();
             break;
         case XACT_EVENT_COMMIT:
+            claims.context = nullptr;
+            transaction_committed();
+            break;
         case XACT_EVENT_PREPARE:
         case XACT_EVENT_ABORT:
             claims.context = nullptr;
+            transaction_rolled_back();
             break;
         default:
             break;

@@ -12,6 +12,7 @@
 #include "claim/sealing.hpp"
 #include "claim/state.hpp"
 #include "claim/token.hpp"
+#include "claim/waiters.hpp"
 #include "pg/boundary.hpp"
 #include "store/store.hpp"
 
@@ -80,6 +81,7 @@ Ruled mark_ruled(const Resolution& resolution, const config::ScopePolicy& policy
 // With its answer, and sealed.
 void write_ruled(const Resolution& resolution, const Ruled& ruled, const store::Record& record) {
     if (!store::update(record, ruled.unresolved)) store::raise_claim_overtaken();
+    wake_waiters_at_commit(record.id);
     if (ruled.cut_off)
         keep_attempt(ruled.policy.values, record, store::AttemptEnd::CutOff);
     else if (ruled.attempt_ends)

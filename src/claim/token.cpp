@@ -10,7 +10,7 @@ namespace {
 
 // The time of the last token that this server has made.
 pg::SharedMemory shared_last_time = {
-    "idempotency tokens", sizeof(pg_atomic_uint64),
+    "idempotency tokens", [] { return sizeof(pg_atomic_uint64); },
     [](void* memory) { pg_atomic_init_u64(static_cast<pg_atomic_uint64*>(memory), 0); }, nullptr,
     nullptr};
 pg_atomic_uint64 own_last_time;  // static storage, so it begins with zero

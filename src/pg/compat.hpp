@@ -242,6 +242,15 @@ inline void* named_segment(const char* name, std::size_t size, void (*init)(void
 #endif
 }
 
+// The place of this backend in the array of all processes.
+inline int own_process_number() {
+#if PG_VERSION_NUM >= 170000
+    return MyProcNumber;
+#else
+    return MyProc->pgprocno;
+#endif
+}
+
 // Tells a transaction of this backend from the one before it.
 inline LocalTransactionId transaction_number() {
 #if PG_VERSION_NUM >= 170000

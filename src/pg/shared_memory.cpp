@@ -11,7 +11,7 @@ shmem_startup_hook_type previous_startup_hook;
 void request() {
     if (previous_request_hook != nullptr) previous_request_hook();
     for (SharedMemory* each = requested; each != nullptr; each = each->next)
-        RequestAddinShmemSpace(MAXALIGN(each->size));
+        RequestAddinShmemSpace(MAXALIGN(each->size()));
 }
 
 void startup() {
@@ -19,7 +19,7 @@ void startup() {
     LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
     for (SharedMemory* each = requested; each != nullptr; each = each->next) {
         bool found;
-        each->memory = ShmemInitStruct(each->name, each->size, &found);
+        each->memory = ShmemInitStruct(each->name, each->size(), &found);
         if (!found) each->init(each->memory);
     }
     LWLockRelease(AddinShmemInitLock);
@@ -41,7 +41,7 @@ void request_shared_memory(SharedMemory* which) {
 
 void* attach(SharedMemory* which) {
     if (which->memory == nullptr)
-        which->memory = named_segment(which->name, which->size, which->init);
+        which->memory = named_segment(which->name, which->size(), which->init);
     return which->memory;
 }
 

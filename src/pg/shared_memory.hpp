@@ -15,9 +15,9 @@ namespace idem::pg {
 // One per use, with static storage.
 struct SharedMemory {
     const char* name;
-    std::size_t size;
-    void (*init)(void*);  // called once, for fresh memory
-    void* memory;         // nullptr: not attached yet
+    std::size_t (*size)();  // asked when the server's settings are known
+    void (*init)(void*);    // called once, for fresh memory
+    void* memory;           // nullptr: not attached yet
     SharedMemory* next;
 };
 

@@ -82,7 +82,7 @@ void init_shared(void* memory) {
     }
 }
 
-pg::SharedMemory memory = {kName, sizeof(Shared), init_shared, nullptr, nullptr};
+pg::SharedMemory memory = {kName, [] { return sizeof(Shared); }, init_shared, nullptr, nullptr};
 
 // Never 0, which marks a free slot.
 std::uint64_t tag_of(std::string_view scope) {
