@@ -201,13 +201,10 @@ void at_transaction_event(XactEvent event, void*) {
             write_open_claims();
             break;
         case XACT_EVENT_COMMIT:
-            claims.context = nullptr;
-            transaction_committed();
-            break;
         case XACT_EVENT_PREPARE:
         case XACT_EVENT_ABORT:
             claims.context = nullptr;
-            transaction_rolled_back();
+            settle_waiters(event == XACT_EVENT_COMMIT);
             break;
         default:
             break;

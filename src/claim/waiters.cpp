@@ -18,16 +18,13 @@ namespace {
 using Slot = pg_atomic_uint64;  // 0: its backend waits for no key
 
 // Only regular backends wait, and their processes come first in the array of all.
-std::size_t slots_size() {
-    return sizeof(Slot) * static_cast<std::size_t>(MaxBackends);
-}
-
-void init_slots(void* memory) {
-    auto* slots = static_cast<Slot*>(memory);
-    for (int number = 0; number < MaxBackends; number++) pg_atomic_init_u64(&slots[number], 0);
-}
-
-pg::SharedMemory shared_slots = {"idempotency waiters", slots_size, init_slots, nullptr, nullptr};
+pg::SharedMemory shared_slots = {
+    "idempotency waiters", [] { return sizeof(Slot) * static_cast<std::size_t>(MaxBackends); },
+    [](void* memory) {
+        auto* slots = static_cast<Slot*>(memory);
+        for (int number = 0; number < MaxBackends; number++) pg_atomic_init_u64(&slots[number], 0);
+    },
+    nullptr, nullptr};
 
 // nullptr: there is no shared memory.
 Slot* all_slots() {
@@ -47,11 +44,16 @@ std::uint64_t tag_of(const store::Identity& id) {
     return tag == 0 ? 1 : tag;
 }
 
-bool has_ended(std::uint64_t tag) {
-    if (ended_count > kMaxEnded) return true;
-    for (int i = 0; i < ended_count; i++)
-        if (ended[i] == tag) return true;
-    return false;
+void wake_waiters() {
+    Slot* slots = all_slots();
+    pg_memory_barrier();
+    for (int number = 0; number < MaxBackends; number++) {
+        std::uint64_t tag = pg_atomic_read_u64(&slots[number]);
+        if (tag == 0) continue;
+        bool has_ended = ended_count > kMaxEnded;
+        for (int i = 0; i < ended_count && !has_ended; i++) has_ended = ended[i] == tag;
+        if (has_ended) SetLatch(&GetPGProcByNumber(number)->procLatch);
+    }
 }
 
 }  // namespace
@@ -83,19 +85,8 @@ void wake_waiters_at_commit(const store::Identity& id) {
     if (ended_count <= kMaxEnded) ended_count++;
 }
 
-void transaction_committed() {
-    if (ended_count > 0) {
-        Slot* slots = all_slots();
-        pg_memory_barrier();
-        for (int number = 0; number < MaxBackends; number++) {
-            std::uint64_t tag = pg_atomic_read_u64(&slots[number]);
-            if (tag != 0 && has_ended(tag)) SetLatch(&GetPGProcByNumber(number)->procLatch);
-        }
-    }
-    transaction_rolled_back();
-}
-
-void transaction_rolled_back() {
+void settle_waiters(bool committed) {
+    if (committed && ended_count > 0) wake_waiters();
     ended_count = 0;
     note_waiting_ended();
 }

@@ -25,8 +25,8 @@ void note_waiting_ended();
 // The current transaction ends the committed claim of the key.
 void wake_waiters_at_commit(const store::Identity& id);
 
-// For the end of each transaction, once its changes are visible, or lost.
-void transaction_committed();
-void transaction_rolled_back();
+// For the end of each transaction, once its changes are visible, or lost. One that is prepared
+// counts as rolled back here.
+void settle_waiters(bool committed);
 
 }  // namespace idem::claim
