@@ -23,7 +23,7 @@ my $node = new_node('main',
 $node->safe_psql('postgres', q{
 	CREATE ROLE oncall LOGIN;
 	GRANT pg_monitor TO oncall;
-	SELECT idem_grant('oncall', operator => true, administrator => true)});
+	SELECT idem_grant('oncall', operator => true, administrator => true, worker => true)});
 
 sub as_oncall ($sql)
 {
@@ -118,6 +118,16 @@ my %case = (
 			as_owner(q{SELECT idem_fail('x4', 'out of stock', true, scope => 'fragile', token => c.token) FROM idem_begin('x4', scope => 'fragile') c});
 		},
 		shows => qr/fragile\|1\|/,
+		changes => qr/^$/
+	},
+	IdempotencyDueUnclaimed => {
+		fault => sub {
+			as_owner(q{SELECT idem_fail('d', 'no answer', true, scope => 'hooks', retry_after => '0', token => c.token) FROM idem_begin('d', scope => 'hooks') c});
+		},
+		by => \&as_owner,
+		shows => qr/hooks\|1\|/,
+		remedies => [ 'call `idem_claim_due(scope)` as their role in a transaction, and roll back',
+			q{BEGIN; SET LOCAL ROLE oncall; SELECT key FROM idem_claim_due('hooks'); ROLLBACK} ],
 		changes => qr/^$/
 	},
 	IdempotencyClaimsAbandoned => {
