@@ -39,23 +39,7 @@ module Idempotency
   end
 end
 
-require "idempotency/contract"
-require "idempotency/errors"
-require "idempotency/limit"
-require "idempotency/answer"
-require "idempotency/key"
-require "idempotency/problem"
-require "idempotency/identity"
-require "idempotency/body"
-require "idempotency/settings"
-require "idempotency/statements"
-require "idempotency/retries"
-require "idempotency/pool"
-require "idempotency/link"
-require "idempotency/pg"
-require "idempotency/transactional"
-require "idempotency/heartbeat"
-require "idempotency/leased"
-require "idempotency/options"
-require "idempotency/route"
-require "idempotency/keys"
+%w[
+  contract errors limit answer key problem identity body settings statements retries pool
+  link pg transactional heartbeat leased options route keys
+].each { |part| require "idempotency/#{part}" }

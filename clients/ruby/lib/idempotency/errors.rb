@@ -90,12 +90,8 @@ module Idempotency
     def lost?(error) = %w[ID404 ID409].include?(sqlstate(error))
 
     # 25P03, which ruby-pg reports as a lost connection where a statement was sent after it. Each run would exceed it.
-    def idle_too_long?(error)
-      error.is_a?(PG::ConnectionBad) && error.message.include?("idle-in-transaction timeout")
-    end
+    def idle_too_long?(error) = error.is_a?(PG::ConnectionBad) && error.message.include?("idle-in-transaction timeout")
 
-    def wrapped?(error)
-      defined?(::ActiveRecord::ActiveRecordError) && error.is_a?(::ActiveRecord::ActiveRecordError)
-    end
+    def wrapped?(error) = defined?(::ActiveRecord::ActiveRecordError) && error.is_a?(::ActiveRecord::ActiveRecordError)
   end
 end

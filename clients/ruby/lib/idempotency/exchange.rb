@@ -30,14 +30,10 @@ module Idempotency
       @before["QUERY_STRING"].to_s.empty? ? path : "#{path}?#{@before["QUERY_STRING"]}"
     end
 
-    def default_scope
-      @scope || "#{http_method} #{@env["SCRIPT_NAME"]}#{@env["PATH_INFO"]}"
-    end
+    def default_scope = @scope || "#{http_method} #{@env["SCRIPT_NAME"]}#{@env["PATH_INFO"]}"
 
     # Servers join several fields of one name by commas.
-    def header(name)
-      @env["HTTP_#{name.upcase.tr("-", "_")}"]
-    end
+    def header(name) = @env["HTTP_#{name.upcase.tr("-", "_")}"]
 
     def content_type = @env["CONTENT_TYPE"]
 

@@ -5,9 +5,6 @@ require "digest"
 module Idempotency
   # The parts of a request that identify it. No I/O.
   module Identity
-    # Name, file name, media type and content.
-    Part = Struct.new(:name, :file_name, :media_type, :content)
-
     module_function
 
     # Type and subtype, in lower case; nil if there is none.
@@ -29,7 +26,7 @@ module Idempotency
     # The fingerprint of a body that is not JSON: docs/fingerprint.md, with the media type as an extra part.
     def digest(method, target, content_type, body)
       media = media_type(content_type)
-      parts = form_parts(content_type, body)&.flat_map(&:to_a) if media == "multipart/form-data"
+      parts = form_parts(content_type, body)&.flatten if media == "multipart/form-data"
       hashed = Digest::SHA256.new << "idempotency fingerprint 1\n"
       [method, target, media, *(parts || [body])].each do |part|
         hashed << (part ? "#{part.bytesize}:".b << part.b << "\n" : "-\n")
@@ -50,7 +47,7 @@ module Idempotency
       parts unless parts.include?(nil)
     end
 
-    # From the end of its boundary's line on.
+    # Name, file name, media type and content of a part, from the end of its boundary's line on.
     def form_part(piece)
       head, separator, content = piece.partition("\r\n\r\n")
       return if !piece.start_with?("\r\n") || separator.empty?
@@ -60,7 +57,7 @@ module Idempotency
         [name.strip.downcase, value.strip]
       end
       disposition = fields["content-disposition"] or return
-      Part.new(parameter(disposition, "name"), parameter(disposition, "filename"), media_type(fields["content-type"]), content)
+      [parameter(disposition, "name"), parameter(disposition, "filename"), media_type(fields["content-type"]), content]
     end
 
     # The parameter of a field's value, without its quotes.

@@ -32,9 +32,7 @@ module Idempotency
     end
 
     # As a String of RFC 9651. Keys of ours and those that `parse` has read are ASCII.
-    def quote(key)
-      %("#{key.gsub(/["\\]/) { |special| "\\#{special}" }}")
-    end
+    def quote(key) = %("#{key.gsub(/["\\]/) { |special| "\\#{special}" }}")
 
     # A UUID of version 7: keys of one moment lie together in an index.
     def generate(now = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond))

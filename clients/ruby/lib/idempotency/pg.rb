@@ -32,14 +32,10 @@ module Idempotency
     end
 
     # BEGIN and the first statement, in one message.
-    def open(first)
-      held { |link| Transaction.new(self, link, link.together([BEGINNING, first].compact)) }
-    end
+    def open(first) = held { |link| Transaction.new(self, link, link.together([BEGINNING, first].compact)) }
 
     # One statement that is its own transaction.
-    def statement(*statement)
-      held { |link| link.together([statement]).tap { put(link) } }
-    end
+    def statement(*statement) = held { |link| link.together([statement]).tap { put(link) } }
 
     def put(link) = @pool.put(link)
 
@@ -59,9 +55,7 @@ module Idempotency
       release(link) if link && !done
     end
 
-    def release(link)
-      link.recovers? ? put(link) : discard(link)
-    end
+    def release(link) = link.recovers? ? put(link) : discard(link)
 
     # One that was closed while it was idle is noticed without a round trip.
     def take

@@ -12,13 +12,6 @@ module Idempotency
       @returned = ConditionVariable.new
     end
 
-    def with
-      connection = take
-      yield connection
-    ensure
-      put(connection) if connection
-    end
-
     def take = reserve || connect
 
     def put(connection)

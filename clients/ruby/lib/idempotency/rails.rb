@@ -62,9 +62,7 @@ module Idempotency
         Routes.page(request, error, status)
       end
 
-      def shows_exceptions?(request)
-        ![false, :none, nil].include?(request.get_header("action_dispatch.show_exceptions"))
-      end
+      def shows_exceptions?(request) = ![false, :none, nil].include?(request.get_header("action_dispatch.show_exceptions"))
     end
 
     # What is known about Rails' routes and pages.

@@ -87,9 +87,7 @@ module Idempotency
                   wait: @options.wait, derive:)
     end
 
-    def own_fingerprint
-      @options.fingerprint && Digest::SHA256.digest(@options.fingerprint.call(@exchange.request, @body))
-    end
+    def own_fingerprint = @options.fingerprint && Digest::SHA256.digest(@options.fingerprint.call(@exchange.request, @body))
 
     def digest = Identity.digest(@exchange.http_method, @exchange.target, @exchange.content_type, @body)
 

@@ -32,9 +32,7 @@ module Idempotency
        [record.key, text(error), text(reference), request.scope, request.principal, record.token]]
     end
 
-    def extend_lease(request, record)
-      [Contract::EXTEND_SQL, [record.key, record.token, request.scope, request.principal]]
-    end
+    def extend_lease(request, record) = [Contract::EXTEND_SQL, [record.key, record.token, request.scope, request.principal]]
 
     def checkpoint(request, record, step, state)
       [Contract::CHECKPOINT_SQL,
@@ -45,13 +43,9 @@ module Idempotency
 
     def milliseconds(seconds) = seconds && (seconds * 1000).round.to_s
 
-    def bytea(bytes)
-      bytes && "\\x#{bytes.unpack1("H*")}"
-    end
+    def bytea(bytes) = bytes && "\\x#{bytes.unpack1("H*")}"
 
-    def array(items)
-      "{#{items.to_a.map { |item| %("#{item.gsub(/["\\]/) { |special| "\\#{special}" }}") }.join(",")}}"
-    end
+    def array(items) = "{#{items.to_a.map { |item| %("#{item.gsub(/["\\]/) { |special| "\\#{special}" }}") }.join(",")}}"
 
     def boolean(value) = value ? "true" : "false"
 

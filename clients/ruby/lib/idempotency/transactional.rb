@@ -108,9 +108,7 @@ module Idempotency
       nil # the connection is closed, which rolls back
     end
 
-    def commit(transaction, last)
-      limited { transaction.commit(last) }
-    end
+    def commit(transaction, last) = limited { transaction.commit(last) }
 
     def commit_in_doubt(transaction)
       commit(transaction, Pg::CHECK)
