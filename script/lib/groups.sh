@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
     isolation-sql tap-sql client-sql scale scale-sql docs examples demo chaos)
-GROUPS_ON_REQUEST=(managed managed-client managed-conformance managed-docs managed-demo private lint clients console dotnet upgrade failover)
+GROUPS_ON_REQUEST=(managed managed-client managed-conformance managed-docs managed-demo private lint clients packages console dotnet upgrade failover)
 # The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade)
 
@@ -454,18 +454,18 @@ test_client() {
     ((CHECKS_FAILED == failed))
 }
 
-# The sources next to the products of the last build: a language's tools put them there. The drivers are
-# compared with their pages.
+# copy_clients [FOLDER]: the sources next to the products of the last build: a language's tools put them there.
+# The drivers are compared with their pages.
 copy_clients() {
-    local list=$WORK/clients.list
+    local list=$WORK/clients.list copy=$BUILD/${1:-languages}
     (cd "$ROOT" && find clients docs/drivers.md docs/drivers -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
-    mkdir -p "$BUILD/languages"
+    mkdir -p "$copy"
     # Files that no longer exist.
-    [[ ! -e $BUILD/languages/sources ]] ||
-        LC_ALL=C comm -23 "$BUILD/languages/sources" "$list" | (cd "$BUILD/languages" && xargs -r -d '\n' rm -f)
-    (cd "$ROOT" && tr '\n' '\0' <"$list" | xargs -0 cp -p --parents -u -t "$BUILD/languages")
-    cp "$list" "$BUILD/languages/sources"
+    [[ ! -e $copy/sources ]] ||
+        LC_ALL=C comm -23 "$copy/sources" "$list" | (cd "$copy" && xargs -r -d '\n' rm -f)
+    (cd "$ROOT" && tr '\n' '\0' <"$list" | xargs -0 cp -p --parents -u -t "$copy")
+    cp "$list" "$copy/sources"
 }
 
 # Some languages do not support Unix sockets.
@@ -476,6 +476,42 @@ start_clients_cluster() {
     start_test_cluster clients
     export PGHOST=127.0.0.1 PGPORT=$port
 }
+
+# Each client's package, built from a copy of its sources whose README has links into the repository, and used
+# by a project that has nothing else. They stay in build/packages/clients.
+group_packages() {
+    ensure_installed
+    copy_clients packages/sources
+    start_clients_cluster
+    local package language missing status=0
+    for package in "$ROOT"/clients/*/package; do
+        language=$(basename "$(dirname "$package")")
+        [[ " ${LANGUAGES:-$language} " == *" $language "* ]] || continue
+        if missing=$("$ROOT/clients/$language/needs"); then
+            pack_client "$language" || status=1
+        else
+            check "$language: left out, for it needs ${missing:-something}" true
+        fi
+    done
+    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
+    stop_cluster clients
+    return "$status"
+}
+
+# pack_client LANGUAGE
+pack_client() {
+    local language=$1 failed=$CHECKS_FAILED packages=$BUILD/packages/clients/$1 sources=$BUILD/packages/sources/clients/$1
+    create_database "package_$language"
+    rm -rf "$packages"
+    mkdir -p "$packages"
+    check "$language: the links of its README are to files of the repository" absolute_links "$language" "$sources/README.md"
+    check "$language: its package is built, and used in an empty project" \
+        env CARGO_TARGET_DIR="$BUILD/languages/build/clients/rust" timeout --kill-after=10 900 "$sources/package" "$packages"
+    check "$language: its package has a licence, and links that work elsewhere" "$ROOT/clients/check_package" "$packages"
+    ((CHECKS_FAILED == failed))
+}
+
+absolute_links() { "$ROOT/script/release" --readme "clients/$1/README.md" >"$2"; }
 
 # It is apart from the other clients: its SDK is no package of Debian's.
 group_dotnet() {

@@ -414,6 +414,40 @@ async def test_django(django_settings, key, sql):
     connection.close()
 
 
+def test_a_model_of_django_is_rolled_back(django_settings, key, sql):
+    from django.db import connection, models
+    from django.test import Client
+    from django.urls import path
+
+    from idempotency_postgres.django import Idempotency, bearer
+
+    class Booking(models.Model):
+        amount = models.IntegerField()
+
+        class Meta:
+            app_label = "shop"
+
+    sql("DROP TABLE IF EXISTS shop_booking")
+    sql("CREATE TABLE shop_booking (id bigserial PRIMARY KEY, amount integer)")
+    keys = Idempotency(principal=bearer)
+
+    @keys.transactional()
+    def book(request):
+        booking = Booking.objects.create(amount=json.loads(request.body)["amount"])
+        if booking.amount > 1000:
+            raise Http404
+        return JsonResponse({"id": booking.pk}, status=201)
+
+    urlpatterns[:] = [path("bookings", book)]
+    for name, amount, status, replayed, count in [
+        ("a", 5000, 404, None, 0), ("a", 5000, 404, "true", 0), ("b", 5, 201, None, 1), ("b", 5, 201, "true", 1),
+    ]:  # fmt: skip
+        answer = Client().post("/bookings", {"amount": amount}, content_type="application/json", headers=headers(key + name))
+        assert (answer.status_code, answer.headers.get("Idempotent-Replayed")) == (status, replayed)
+        assert sql("SELECT count(*) FROM shop_booking") == [(count,)]
+    connection.close()
+
+
 def test_django_within_the_transaction_of_a_test(django_settings, key):
     """TestCase rolls back what a test has done: the claim is in a savepoint there."""
     from django.db import connection

@@ -21,7 +21,7 @@ def run(heading, dsn, module=None, **names):
     module = module or types.ModuleType("service")
     vars(module).update(names)
     sys.modules["service"] = module
-    exec(compile(BLOCKS[heading].replace("dbname=shop", f"dbname={dsn}"), heading, "exec", dont_inherit=True), vars(module))
+    exec(compile(BLOCKS[heading].replace("dbname=shop", f"dbname={dsn}").replace("///shop", f"///{dsn}"), heading, "exec", dont_inherit=True), vars(module))
     return module
 
 
@@ -84,6 +84,21 @@ async def test_flask(dsn, key, payments):
         return httpx.Response(answer.status_code, headers=list(answer.headers), content=answer.data)
 
     await check(call, key, payments)
+
+
+async def test_sqlalchemy(dsn, key, sql):
+    sql("DROP TABLE IF EXISTS payment")
+    sql("CREATE TABLE payment (id serial PRIMARY KEY, account text, amount integer)")
+    service = run("SQLAlchemy", dsn)
+    async with client(service.app) as http:
+        for name, amount, status, replayed, count in [
+            ("a", 5000, 409, None, 0), ("a", 5000, 409, "true", 0), ("b", 5, 201, None, 1), ("b", 5, 201, "true", 1),
+        ]:  # fmt: skip
+            answer = await http.post("/payments", json={"amount": amount}, headers=headers(key + name))
+            assert (answer.status_code, answer.headers.get("Idempotent-Replayed")) == (status, replayed), answer.text
+            assert sql("SELECT count(*) FROM payment") == [(count,)]
+    await service.engine.dispose()
+    sql("DROP TABLE payment")
 
 
 def test_the_others_are_python():

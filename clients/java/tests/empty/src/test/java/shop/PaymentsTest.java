@@ -15,7 +15,7 @@ import org.springframework.jdbc.core.JdbcTemplate;
 import org.springframework.test.context.DynamicPropertyRegistry;
 import org.springframework.test.context.DynamicPropertySource;
 
-/** The README's service, in a schema of its own. */
+/** The README's services, in a schema of its own. */
 @SpringBootTest(webEnvironment = SpringBootTest.WebEnvironment.RANDOM_PORT)
 class PaymentsTest {
     private static final String SCHEMA = "shop_" + ProcessHandle.current().pid();
@@ -37,7 +37,8 @@ class PaymentsTest {
     @BeforeAll
     static void schema(@Autowired JdbcTemplate jdbc) {
         jdbc.execute("CREATE EXTENSION IF NOT EXISTS idempotency SCHEMA public");
-        jdbc.execute("CREATE SCHEMA " + SCHEMA + " CREATE TABLE payment (id bigserial, amount integer)");
+        jdbc.execute("CREATE SCHEMA " + SCHEMA + " CREATE TABLE payment (id bigserial, amount integer)"
+                + " CREATE TABLE booking (id bigserial PRIMARY KEY, amount integer)");
     }
 
     private ResponseEntity<String> post(String path, String key, int amount) {
@@ -69,5 +70,29 @@ class PaymentsTest {
     @Test
     void aTransferIsMadeOnce() {
         check("/transfers", 200);
+    }
+
+    @Test
+    void jpaIsRolledBackInTheMiddle() {
+        checkBookings("/jpa");
+    }
+
+    @Test
+    void jooqIsRolledBackInTheMiddle() {
+        checkBookings("/jooq");
+    }
+
+    private void checkBookings(String path) {
+        jdbc.execute("DELETE FROM booking");
+        checkBooking(post(path, path + "-a", 5000), 409, null, 0);
+        checkBooking(post(path, path + "-a", 5000), 409, "true", 0);
+        checkBooking(post(path, path + "-b", 5), 201, null, 1);
+        checkBooking(post(path, path + "-b", 5), 201, "true", 1);
+    }
+
+    private void checkBooking(ResponseEntity<String> answer, int status, String replayed, int bookings) {
+        assertEquals(status, answer.getStatusCode().value());
+        assertEquals(replayed, answer.getHeaders().getFirst("Idempotent-Replayed"));
+        assertEquals(bookings, jdbc.queryForObject("SELECT count(*) FROM booking", Integer.class));
     }
 }

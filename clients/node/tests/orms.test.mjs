@@ -1,0 +1,67 @@
+// The routes of README.md's part "ORMs": each is rolled back in the middle, and replayed.
+import assert from 'node:assert/strict';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { after, before, test } from 'node:test';
+import { PrismaPg } from '@prisma/adapter-pg';
+import { drizzle } from 'drizzle-orm/node-postgres';
+import { integer, pgTable } from 'drizzle-orm/pg-core';
+import express from 'express';
+import knex from 'knex';
+import { Kysely, PostgresDialect } from 'kysely';
+import pg from 'pg';
+import { DataSource, EntitySchema } from 'typeorm';
+import { tolerant } from 'idempotency-postgres/kysely';
+import { testDatabase } from './database.mjs';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const FILE = join(ROOT, `orms-${process.pid}.mjs`); // here the package finds itself by its name
+const [, shown] = /^### ORMs\n.*?^```ts\n(.*?)^```/ms.exec(readFileSync(join(ROOT, 'README.md'), 'utf8'));
+const require = createRequire(import.meta.url);
+const { PrismaClient } = require('../node_modules/.prisma-test/index.js');
+
+let db, server, source, ends;
+before(async () => {
+  db = await testDatabase('idem_node_orms');
+  await db.pool.query('CREATE TABLE payment (id serial PRIMARY KEY, amount integer)');
+  const at = { host: db.host, port: db.port, user: db.user, database: db.name };
+  const Payment = new EntitySchema({ name: 'payment', columns: { id: { type: Number, primary: true, generated: true }, amount: { type: Number } } });
+  source = await new DataSource({ type: 'postgres', ...at, username: at.user, entities: [Payment] }).initialize();
+  const pool = new pg.Pool(at);
+  const client = new PrismaClient({ adapter: new PrismaPg(at) });
+  const builder = knex({ client: 'pg', connection: at });
+  const typed = new Kysely({ dialect: new PostgresDialect({ pool: tolerant(new pg.Pool(at)) }) });
+  const app = express();
+  globalThis.orms = { app, client, orm: drizzle(pool), builder, typed, source, Payment, payment: pgTable('payment', { amount: integer() }) };
+  ends = () => Promise.all([pool.end(), client.$disconnect(), builder.destroy(), typed.destroy(), source.destroy()]);
+  writeFileSync(FILE, `const { ${Object.keys(globalThis.orms)} } = globalThis.orms;\n${shown}`);
+  await import(pathToFileURL(FILE));
+  await new Promise((done) => { server = app.listen(0, '127.0.0.1', done); });
+});
+after(async () => {
+  server?.close();
+  server?.closeAllConnections();
+  await ends?.();
+  rmSync(FILE, { force: true });
+  await db.drop();
+});
+
+for (const name of ['prisma', 'drizzle', 'knex', 'kysely', 'typeorm']) {
+  test(name, async () => {
+    const pay = async (key, amount) => {
+      const answer = await fetch(`http://127.0.0.1:${server.address().port}/${name}`, {
+        method: 'POST', body: JSON.stringify({ amount }),
+        headers: { Authorization: 'Bearer acme', 'Content-Type': 'application/json', 'Idempotency-Key': key },
+      });
+      const { rows } = await db.pool.query('SELECT count(*)::int AS n FROM payment');
+      return [answer.status, answer.headers.get('Idempotent-Replayed'), rows[0].n];
+    };
+    await db.pool.query('DELETE FROM payment');
+    assert.deepEqual(await pay('a', 5000), [409, null, 0]);
+    assert.deepEqual(await pay('a', 5000), [409, 'true', 0]);
+    assert.deepEqual(await pay('b', 5), [201, null, 1]);
+    assert.deepEqual(await pay('b', 5), [201, 'true', 1]);
+  });
+}
