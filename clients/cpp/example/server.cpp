@@ -1,15 +1,18 @@
-// The server of clients/conformance/README.md, on cpp-httplib.
+// The server of clients/conformance/README.md, on cpp-httplib or Boost.Beast, as the variable
+// SERVER says.
 #include <openssl/evp.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <idempotency/beast.hpp>
 #include <idempotency/httplib.hpp>
 #include <idempotency/pqxx.hpp>
 #include <idempotency/route.hpp>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -149,6 +152,62 @@ class Handler {
     std::map<std::string, int> runs_;
 };
 
+// An HTTP library.
+class Front {
+  public:
+    virtual ~Front() = default;
+    virtual void post(const std::string& path, idempotency::Route route) = 0;
+    virtual void get(const std::string& path, const std::string& type, const std::string& body) = 0;
+    virtual void bind(int port) = 0;
+    virtual void listen() = 0;
+};
+
+class OnHttplib final : public Front {
+  public:
+    OnHttplib() {
+        // A connection that is kept alive keeps its thread.
+        server_.new_task_queue = [] { return new httplib::ThreadPool(8 * kThreads); };
+        server_.set_keep_alive_max_count(1000);
+        server_.set_tcp_nodelay(true);
+    }
+    void post(const std::string& path, idempotency::Route route) override {
+        server_.Post(path, idempotency::protect(std::move(route)));
+    }
+    void get(const std::string& path, const std::string& type, const std::string& body) override {
+        server_.Get(path, [type, body](const auto&, httplib::Response& response) {
+            response.set_content(body, type.c_str());
+        });
+    }
+    void bind(int port) override { server_.bind_to_port("127.0.0.1", port); }
+    void listen() override { server_.listen_after_bind(); }
+
+  private:
+    idempotency::HttplibServer server_;
+};
+
+class OnBeast final : public Front {
+  public:
+    void post(const std::string& path, idempotency::Route route) override {
+        server_.route("POST", path, std::move(route));
+    }
+    void get(const std::string& path, const std::string& type, const std::string& body) override {
+        server_.route("GET", path, {nullptr, 0, [type, body](const auto&, const auto&) {
+                                        return Answer{200, {{"Content-Type", type}}, body};
+                                    }});
+    }
+    void bind(int port) override { server_.bind("127.0.0.1", port); }
+    void listen() override { server_.listen(); }
+
+  private:
+    idempotency::BeastServer server_{8 * kThreads};
+};
+
+std::unique_ptr<Front> front() {
+    const char* name = std::getenv("SERVER");
+    if (name != nullptr && name == std::string("beast")) return std::make_unique<OnBeast>();
+    return std::make_unique<OnHttplib>();
+}
+
 class Server {
   public:
     Server()
@@ -156,17 +215,13 @@ class Server {
           others_("", others_options()),
           handler_(others_),
           idempotent_(pool_) {
-        // A connection that is kept alive keeps its thread.
-        server_.new_task_queue = [] { return new httplib::ThreadPool(8 * kThreads); };
-        server_.set_keep_alive_max_count(1000);
-        server_.set_tcp_nodelay(true);
         add_routes();
     }
 
     void run() {
-        server_.bind_to_port("127.0.0.1", std::atoi(std::getenv("PORT")));
+        server_->bind(std::atoi(std::getenv("PORT")));
         std::cout << "ready" << std::endl;
-        server_.listen_after_bind();
+        server_->listen();
     }
 
   private:
@@ -203,12 +258,8 @@ class Server {
         add("/patient", options);
         add_unprotected();
         if (bench_) add_bare();
-        server_.Get("/ways", [](const auto&, httplib::Response& response) {
-            response.set_content(ways().dump(), "application/json");
-        });
-        server_.Get("/health", [](const auto&, httplib::Response& response) {
-            response.set_content("well\n", "text/plain");
-        });
+        server_->get("/ways", "application/json", ways().dump());
+        server_->get("/health", "text/plain", "well\n");
     }
 
     static idempotency::PoolOptions others_options() {
@@ -350,7 +401,7 @@ class Server {
         const auto work = [this](auto& tx, const auto& exchange) {
             return in_transaction(tx, exchange);
         };
-        server_.Post(path, protect(idempotent_.transactional(complete(options, path), work)));
+        server_->post(path, idempotent_.transactional(complete(options, path), work));
     }
 
     void add_leased(const std::string& path, decltype(Options::verdict) verdict = {}) {
@@ -360,7 +411,7 @@ class Server {
         const auto work = [this](Claim claim, const auto& exchange) {
             return leased(std::move(claim), exchange);
         };
-        server_.Post(path, protect(idempotent_.leased(complete(options, path), work)));
+        server_->post(path, idempotent_.leased(complete(options, path), work));
     }
 
     void add_configured() {
@@ -382,24 +433,25 @@ class Server {
             return tx ? in_transaction(*tx, exchange) : without_transaction(exchange);
         };
         options = complete(options, "/unprotected");
-        server_.Post("/unprotected", protect(idempotent_.plain(options, work)));
+        server_->post("/unprotected", idempotent_.plain(options, work));
     }
 
     // The work of /transactional without the client.
     void add_bare() {
-        server_.Post("/bare", [this](const httplib::Request& request, httplib::Response& response) {
+        const auto work = [this](const Request& request, const auto&) {
             const auto loan = pool_.lend();
             pqxx::work tx(**loan);
             tx.exec_params("INSERT INTO effect (principal, key, note) VALUES ($1, $2, $3)", "bench",
                            "", json::parse(request.body).at("effect").get<std::string>());
             tx.commit();
-            response.status = 201;
-        });
+            return Answer{201, {}, ""};
+        };
+        server_->post("/bare", {nullptr, 1 << 20, work});
     }
 
     // For bench/clients: without the suite's hooks, and with the route /bare.
     const bool bench_ = std::getenv("BENCH") != nullptr;
-    idempotency::HttplibServer server_;
+    const std::unique_ptr<Front> server_ = front();
     Pool pool_, others_;
     Handler handler_;
     const idempotency::Idempotent<Pqxx> idempotent_;

@@ -15,14 +15,12 @@
 #include <array>
 #include <chrono>
 #include <functional>
-#include <iostream>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "problem.hpp"
-#include "route.hpp"
+#include "adapter.hpp"
 
 namespace idempotency {
 
@@ -212,13 +210,6 @@ inline void refuse(Answer answer, httplib::Request& request, httplib::Response& 
     send(answer, response);
 }
 
-// Another server could read another body, or another host.
-inline bool is_ambiguous(const Fields& fields) {
-    if (values_of(fields, "Host").size() > 1) return true;
-    const auto lengths = values_of(fields, "Content-Length").size();
-    return lengths > 1 || (lengths == 1 && !values_of(fields, "Transfer-Encoding").empty());
-}
-
 // The library hands out a body in any other coding as it was sent.
 inline bool is_decoded(const Fields& fields) {
     const auto codings = values_of(fields, "Content-Encoding");
@@ -227,44 +218,16 @@ inline bool is_decoded(const Fields& fields) {
             (codings[0] == "gzip" || codings[0] == "deflate" || codings[0] == "identity"));
 }
 
-inline bool is_longer_than(std::size_t limit, const Fields& fields) {
-    return std::strtoull(value_of(fields, "Content-Length").c_str(), nullptr, 10) > limit;
-}
-
-// cpp-httplib would send the text of an exception to the client.
-inline Answer answer_of(const Route& route, const Request& request,
-                        const std::string& principal) try {
-    return route.answer(request, principal);
-} catch (const Refusal& refusal) {
-    return refusal.answer();
-} catch (const std::exception& error) {
-    std::cerr << std::string("error: ") + error.what() + "\n";
-    return half_done();
-}
-
 inline void serve(const Route& route, httplib::Request& request, httplib::Response& response,
                   const httplib::ContentReader& reader) {
     if (httplib_stream == nullptr) {
         throw std::logic_error("idempotency::protect needs an idempotency::HttplibServer");
     }
     auto fields = fields_of_head(httplib_stream->head());
-    if (!fields || is_ambiguous(*fields)) {
-        return refuse(local_problem("bad_body"), request, response);
-    }
+    if (!fields) return refuse(local_problem("bad_body"), request, response);
     Request read{request.method, request.target, *std::move(fields), ""};
-    const auto principal = route.principal ? route.principal(read) : std::string();
-    if (!principal || (route.principal && principal->empty())) {
-        return refuse(unauthorized(), request, response);
-    }
-    if (route.refuses && route.refuses(read)) {
-        return refuse(answer_of(route, read, *principal), request, response);
-    }
-    if (is_longer_than(route.max_request_bytes, read.headers)) {
-        return refuse(too_large("The body is too large."), request, response);
-    }
-    if (!is_decoded(read.headers)) {
-        return refuse(local_problem("content_encoding"), request, response);
-    }
+    auto [principal, refusal] = admit(route, read, is_decoded(read.headers));
+    if (refusal) return refuse(*std::move(refusal), request, response);
     // The library would take a form to pieces, and cut answers to ranges.
     request.headers.erase("Content-Type");
     request.ranges.clear();
@@ -274,12 +237,12 @@ inline void serve(const Route& route, httplib::Request& request, httplib::Respon
         if (!large) read.body.append(bytes, size);
         return !large;
     });
-    if (large) return refuse(too_large("The body is too large."), request, response);
+    if (large) return refuse(body_too_large(), request, response);
     if (!whole) {
         const bool coding = response.status == 415;
         return refuse(local_problem(coding ? "content_encoding" : "bad_body"), request, response);
     }
-    send(answer_of(route, read, *principal), response);
+    send(answer_of(route, read, principal), response);
 }
 
 }  // namespace detail
