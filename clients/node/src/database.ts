@@ -121,7 +121,8 @@ const LOST_WORDS_OF_OURS = /(Connection terminated|Connection ended|Connection c
 /** The connection is lost, or none could be made. */
 export function isConnectionLost(error: unknown, fromHandler = false): boolean {
   const state = sqlstate(error);
-  if (state !== undefined) return /^(08|53|57P)/.test(state);
+  // 25006: a standby, which takes no claim.
+  if (state !== undefined) return /^(08|53|57P)/.test(state) || (state === '25006' && !fromHandler);
   for (const one of chain(error)) {
     if (one instanceof DatabaseAway || one instanceof ConnectionLost) return true;
     if (typeof one.code === 'string' && LOST_CODES.has(one.code)) return true;

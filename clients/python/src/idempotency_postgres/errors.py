@@ -88,7 +88,8 @@ def is_connection_lost(error: BaseException, from_handler: bool = False) -> bool
     """The connection is lost, or none could be made."""
     state = sqlstate(error)
     if state is not None:
-        return re.match("08|53|57P", state) is not None
+        # 25006: a standby, which takes no claim.
+        return re.match("08|53|57P", state) is not None or (state == "25006" and not from_handler)
     for one in _chain(error):
         if isinstance(one, DatabaseAway) or getattr(one, "connection_invalidated", False):
             return True
