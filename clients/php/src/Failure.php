@@ -38,12 +38,12 @@ final class Failure
         return str_contains($error->getMessage(), 'idle-in-transaction timeout') ? '25P03' : '08006';
     }
 
-    /** The connection is lost, or none could be made. */
+    /** The connection is lost, or none could be made, or it is to a standby, which takes no claim. */
     public static function isConnectionLost(\Throwable $error): bool
     {
         $isLost = static fn (\Throwable $one): bool => $one instanceof DatabaseAway
             || $one instanceof SqlError && $one->sqlState === null;
-        return $isLost($error) || preg_match('/^(08|53|57P)/', self::sqlState($error) ?? '') === 1;
+        return $isLost($error) || preg_match('/^(08|53|57P|25006)/', self::sqlState($error) ?? '') === 1;
     }
 
     /** A serialization failure or a deadlock. */
