@@ -66,7 +66,8 @@ module Idempotency
     # The connection is lost, or none could be made. A handler's own calls fail with errors of the network, too.
     def connection_lost?(error, of_handler: false)
       state = sqlstate(error)
-      return state.match?(/\A(08|53|57P)/) if state
+      # 25006: a standby, which takes no claim.
+      return state.match?(/\A(08|53|57P)/) || (state == "25006" && !of_handler) if state
 
       error = error.cause if wrapped?(error) && error.cause.is_a?(PG::Error)
       return false if idle_too_long?(error)
