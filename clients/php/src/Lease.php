@@ -56,7 +56,7 @@ final class Lease
     private function beat(float $sent): void
     {
         try {
-            ($this->extend)($this->lease / 6);
+            ($this->extend)(min($this->lease / 6, $this->until - $sent)); // not beyond the lease
             $this->succeeded($sent);
         } catch (\Throwable $error) {
             // A failed beat says nothing about the owner of the claim.

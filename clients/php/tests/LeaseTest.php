@@ -1,0 +1,66 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Tests;
+
+use Idempotency\Postgres\Error\LeaseLost;
+use Idempotency\Postgres\Error\SqlError;
+use Idempotency\Postgres\Lease;
+use PHPUnit\Framework\TestCase;
+
+/** The lease by our clock, which the tests set back instead of waiting. */
+final class LeaseTest extends TestCase
+{
+    /** @var list<float> */
+    private array $beats = [];
+    private int $lost = 0;
+
+    /** @param float $passed how much of the 60 s */
+    private function lease(float $passed, ?\Exception $error = null): Lease
+    {
+        $extend = function (float $within) use ($error): void {
+            $this->beats[] = $within;
+            $error === null ?: throw $error;
+        };
+        return new Lease(60, Lease::now() - $passed, $extend, function (): void {
+            $this->lost++;
+        });
+    }
+
+    public function testNoBeatBeforeAThird(): void
+    {
+        self::assertTrue($this->lease(10)->isHeld());
+        self::assertSame([], $this->beats);
+    }
+
+    public function testOneBeatAfterAThird(): void
+    {
+        $lease = $this->lease(30);
+        self::assertSame([true, true], [$lease->isHeld(), $lease->isHeld()]);
+        self::assertSame([10.0], $this->beats);
+    }
+
+    public function testABeatEndsWithTheLease(): void
+    {
+        self::assertTrue($this->lease(55, new \RuntimeException('no answer'))->isHeld());
+        self::assertEqualsWithDelta(5, $this->beats[0], 1);
+    }
+
+    public function testTheServerSaysThatItIsLost(): void
+    {
+        $lease = $this->lease(30, new SqlError('no claim', 'ID409'));
+        self::assertSame([false, false, 1], [$lease->isHeld(), $lease->isHeld(), $this->lost]);
+    }
+
+    public function testItMayHaveEnded(): void
+    {
+        $lease = $this->lease(61);
+        try {
+            $lease->check();
+            self::fail('it is lost');
+        } catch (LeaseLost) {
+            self::assertSame([[], 1, true], [$this->beats, $this->lost, $lease->isLost()]);
+        }
+    }
+}
