@@ -11,9 +11,7 @@ DECLARE
     f record;
     a record;
 BEGIN
-    IF operation IS NULL THEN
-        PERFORM idempotency.refuse('operation must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
+    PERFORM idempotency.check_given('operation', operation IS NOT NULL);
     SELECT CASE WHEN p.prokind <> 'f' THEN 'It is an aggregate, a window function or a procedure.'
                 WHEN p.proretset THEN 'It returns a set.'
                 WHEN p.pronargs <> 1 OR p.proargtypes[0] <> 'jsonb'::regtype THEN 'It does not take exactly one argument of type jsonb.'

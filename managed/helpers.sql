@@ -6,10 +6,7 @@ SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY
 
 --: idem_key plpgsql definer
 BEGIN
-    IF parts IS NULL THEN
-        PERFORM idempotency.refuse('parts must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_list(parts, 'parts');
+    PERFORM idempotency.check_given('parts', parts IS NOT NULL), idempotency.check_list(parts, 'parts');
     IF cardinality(parts) = 0 THEN
         PERFORM idempotency.check_number(0, 'number of parts', 1, 1000);
     END IF;
@@ -20,13 +17,11 @@ END
 DECLARE
     id text;
     micros numeric;
-    missing text := CASE WHEN event_type IS NULL THEN 'event_type' WHEN resource_id IS NULL THEN 'resource_id'
-                         WHEN updated_at IS NULL THEN 'updated_at' END;
 BEGIN
-    IF missing IS NOT NULL THEN
-        PERFORM idempotency.refuse(missing || ' must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_moment(updated_at, 'updated_at');
+    PERFORM idempotency.check_given('event_type', event_type IS NOT NULL),
+            idempotency.check_given('resource_id', resource_id IS NOT NULL),
+            idempotency.check_given('updated_at', updated_at IS NOT NULL),
+            idempotency.check_moment(updated_at, 'updated_at');
     micros := ((updated_at AT TIME ZONE 'UTC')::date - '1970-01-01'::date) * 86400000000::numeric
               + extract(epoch FROM (updated_at AT TIME ZONE 'UTC')::time) * 1000000;
     IF micros > 9223372036854775807 THEN

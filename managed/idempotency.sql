@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'bcca6df614f3789d';
+    digest constant text := '23f470f9c2516a77';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -161,14 +161,38 @@ INSERT INTO idempotency.removal SELECT generate_series(0, 63);
 --; type idempotency.in_force
 -- A policy with the settings and defaults filled in. Spans are microseconds.
 CREATE TYPE idempotency.in_force AS (
-    ttl bigint, retention bigint, max_ttl bigint, lease bigint, max_lease bigint, wait bigint,
-    max_attempts integer, retry_base bigint, retry_cap bigint, retry_jitter text,
-    on_missing_key text, derive_window bigint, principal_required boolean,
-    fingerprint_required boolean, store_request boolean, on_lease_expiry text,
-    unknown_retry_after bigint, abandon_after bigint, on_abandon text, max_body_bytes bigint,
-    on_large_body text, fingerprint_fields text[], exclude_fields text[], drop_headers text[],
-    final_errors text[], error_statuses jsonb, allowed_role name, keep_history boolean,
-    encrypt boolean, transactional_only boolean, reason_required boolean, max_open_claims integer
+    ttl bigint,
+    retention bigint,
+    max_ttl bigint,
+    lease bigint,
+    max_lease bigint,
+    wait bigint,
+    max_attempts integer,
+    retry_base bigint,
+    retry_cap bigint,
+    retry_jitter text,
+    on_missing_key text,
+    derive_window bigint,
+    principal_required boolean,
+    fingerprint_required boolean,
+    store_request boolean,
+    on_lease_expiry text,
+    unknown_retry_after bigint,
+    abandon_after bigint,
+    on_abandon text,
+    max_body_bytes bigint,
+    on_large_body text,
+    fingerprint_fields text[],
+    exclude_fields text[],
+    drop_headers text[],
+    final_errors text[],
+    error_statuses jsonb,
+    allowed_role name,
+    keep_history boolean,
+    encrypt boolean,
+    transactional_only boolean,
+    reason_required boolean,
+    max_open_claims integer
 );
 --; other
 COMMENT ON TYPE idempotency.in_force IS 'a policy with the settings and defaults filled in';
@@ -1308,6 +1332,15 @@ BEGIN
     RETURN us;
 END $$;
 COMMENT ON FUNCTION idempotency.checked_span IS 'microseconds of an argument';
+--; routine idempotency.check_given
+-- Refuses null where a value is needed.
+CREATE FUNCTION idempotency.check_given(what text, given boolean) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF NOT given THEN
+        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Pass a value.', '22004');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_given IS 'refuses null where a value is needed';
 --; routine idempotency.name_fault
 -- The fault of a name; null: none.
 CREATE FUNCTION idempotency.name_fault(name text, may_be_empty boolean) RETURNS text
@@ -1324,10 +1357,9 @@ CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolea
 DECLARE
     fault text := idempotency.name_fault(name, may_be_empty);
 BEGIN
-    IF name IS NULL AND NOT may_be_empty THEN
-        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Pass a value.', '22004');
-    ELSIF name IS NULL THEN
-        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Omit the argument to get its default.', '22004');
+    IF name IS NULL THEN
+        PERFORM idempotency.refuse(what || ' must not be null', NULL,
+            CASE WHEN may_be_empty THEN 'Omit the argument to get its default.' ELSE 'Pass a value.' END, '22004');
     ELSIF fault IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid ' || what, fault, CASE what
             WHEN 'key' THEN 'Send a key that the client made for this one request, such as a UUID.'
@@ -1706,15 +1738,21 @@ COMMENT ON FUNCTION idempotency.lease_of IS 'the lease of a policy';
 CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)) $$;
 COMMENT ON FUNCTION idempotency.body_limit_of IS 'the largest body of a policy';
+--; routine idempotency.wait_of
+-- The wait of a policy.
+CREATE FUNCTION idempotency.wait_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
+SELECT coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)) $$;
+COMMENT ON FUNCTION idempotency.wait_of IS 'the wait of a policy';
 --; routine idempotency.values_of
 -- A policy with the values that count: an option left open is that of the setting, or the default.
-CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force
-    LANGUAGE sql STABLE AS $$
+CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force LANGUAGE sql STABLE AS $$
 SELECT ROW(
-    idempotency.ttl_of(p), idempotency.retention_of(p),
-    coalesce(idempotency.micros((p).max_ttl), 9223372036854775807), idempotency.lease_of(p),
+    idempotency.ttl_of(p),
+    idempotency.retention_of(p),
+    coalesce(idempotency.micros((p).max_ttl), 9223372036854775807),
+    idempotency.lease_of(p),
     coalesce(idempotency.micros((p).max_lease), 9223372036854775807),
-    coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)),
+    idempotency.wait_of(p),
     coalesce((p).max_attempts, 0),
     coalesce(idempotency.micros((p).retry_base), 1000000),
     coalesce(idempotency.micros((p).retry_cap), 300000000),
@@ -1730,11 +1768,17 @@ SELECT ROW(
     coalesce((p).on_abandon, 'unknown'),
     idempotency.body_limit_of(p),
     coalesce((p).on_large_body, 'error'),
-    (p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors, (p).error_statuses,
+    (p).fingerprint_fields,
+    (p).exclude_fields,
+    (p).drop_headers,
+    (p).final_errors,
+    (p).error_statuses,
     (p).allowed_role,
-    coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false),
-    coalesce((p).reason_required, false), coalesce((p).max_open_claims, 0)
-)::idempotency.in_force $$;
+    coalesce((p).keep_history, false),
+    coalesce((p).encrypt, false),
+    coalesce((p).transactional_only, false),
+    coalesce((p).reason_required, false),
+    coalesce((p).max_open_claims, 0))::idempotency.in_force $$;
 COMMENT ON FUNCTION idempotency.values_of IS 'a policy with the values that count: an option left open is that of the setting, or the default';
 --; routine idempotency.is_plain
 -- Whether a policy has spans and numbers alone. Nothing of the policy needs more than one statement: no
@@ -1764,12 +1808,14 @@ COMMENT ON FUNCTION idempotency.terms_of IS 'the terms of a first attempt';
 --; routine idempotency.policy_row
 -- The policy of a scope; null: none. Volatile: it reads what is committed now, also after a wait for the
 -- table.
-CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.policy_row(scope text, but text DEFAULT NULL) RETURNS idempotency.policy
+    LANGUAGE plpgsql AS $$
 DECLARE
     found idempotency.policy;
 BEGIN
     SELECT * INTO found FROM idempotency.policy p
      WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, policy_row.scope) > 0
+       AND p.scope_pattern IS DISTINCT FROM but
      ORDER BY idempotency.rank(p.scope_pattern, policy_row.scope) DESC LIMIT 1;
     RETURN found;
 END $$;
@@ -1902,9 +1948,47 @@ COMMENT ON FUNCTION idempotency.changed_memory IS 'the past of a policy after a 
 CREATE FUNCTION idempotency.days(micros bigint) RETURNS interval LANGUAGE sql IMMUTABLE AS $$
 SELECT make_interval(days => (micros / 86400000000)::integer) + (micros % 86400000000) * interval '1 microsecond' $$;
 COMMENT ON FUNCTION idempotency.days IS 'microseconds as an interval of days and time';
---; routine idempotency.name_of_role
+--; routine idempotency.policy_options
 ---- changes ----
 
+-- The options of a policy, with the limits of each: of a span in days, which may be zero if lowest is.
+CREATE FUNCTION idempotency.policy_options(OUT option text, OUT type text, OUT lowest bigint, OUT highest bigint,
+                                           OUT words text, OUT detail text, OUT hint text)
+    RETURNS SETOF record LANGUAGE sql IMMUTABLE AS $$
+VALUES ('ttl', 'span', 1, 36525, '', '', ''),
+    ('retention', 'span', 1, 36525, '', '', ''),
+    ('max_ttl', 'span', 1, 36525, '', '', ''),
+    ('lease', 'span', 1, 36525, '', '', ''),
+    ('max_lease', 'span', 1, 36525, '', '', ''),
+    ('wait', 'span', 0, 1, '', '', ''),
+    ('max_attempts', 'number', 1, 2147483647, '', '', ''),
+    ('retry_base', 'span', 0, 36525, '', '', ''),
+    ('retry_cap', 'span', 0, 36525, '', '', ''),
+    ('retry_jitter', 'word', 0, 0, 'full, none', '', ''),
+    ('on_missing_key', 'word', 0, 0, 'generate, derive, error', '', ''),
+    ('derive_window', 'span', 1, 36525, '', '', ''),
+    ('principal_required', 'flag', 0, 0, '', '', ''),
+    ('fingerprint_required', 'flag', 0, 0, '', '', ''),
+    ('store_request', 'flag', 0, 0, '', '', ''),
+    ('on_lease_expiry', 'word', 0, 0, 'takeover, unknown', '', ''),
+    ('unknown_retry_after', 'span', 1, 36525, '', '', ''),
+    ('abandon_after', 'span', 1, 36525, '', '', ''),
+    ('on_abandon', 'word', 0, 0, 'fail, release, unknown', '', ''),
+    ('max_body_bytes', 'number', 0, 268435456, '', '', ''),
+    ('on_large_body', 'word', 0, 0, 'error, omit', '', ''),
+    ('fingerprint_fields', 'list', 1, 0, '', 'It is empty, so all requests would be the same.', 'Unset it to let every field count.'),
+    ('exclude_fields', 'list', 0, 0, '', '', ''),
+    ('drop_headers', 'list', 0, 0, '', 'A header''s name is empty or has characters that HTTP does not allow.', 'List names such as "Set-Cookie".'),
+    ('final_errors', 'list', 0, 0, '', 'An entry is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, which requests do not cause.', 'List entries such as "22" or "P0002".'),
+    ('error_statuses', 'map', 0, 0, '', 'It is not an object, or a member is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, or its value is not a status from 400 to 599.', 'Write members such as "P0001": 402.'),
+    ('allowed_role', 'role', 0, 0, '', '', ''),
+    ('keep_history', 'flag', 0, 0, '', '', ''),
+    ('encrypt', 'flag', 0, 0, '', '', ''),
+    ('transactional_only', 'flag', 0, 0, '', '', ''),
+    ('reason_required', 'flag', 0, 0, '', '', ''),
+    ('max_open_claims', 'number', 1, 2147483647, '', '', '') $$;
+COMMENT ON FUNCTION idempotency.policy_options IS 'the options of a policy, with the limits of each: of a span in days, which may be zero if lowest is';
+--; routine idempotency.name_of_role
 -- The name of a role.
 CREATE FUNCTION idempotency.name_of_role(role regrole) RETURNS name LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -1928,7 +2012,8 @@ BEGIN
      WHERE NOT idempotency.is_field(field) ORDER BY n LIMIT 1;
     IF wrong IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid field to ' || purpose, format('Entry %s cannot be read.', wrong),
-            'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, a name that has ".", "[", "]", "*" or outer blanks.');
+            'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, '
+            'a name that has ".", "[", "]", "*" or outer blanks.');
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_fields IS 'refuses entries that are no fields of a request';
@@ -1942,76 +2027,66 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_word IS 'refuses an unknown word';
+--; routine idempotency.check_pattern
+-- Refuses what is no pattern of scopes.
+CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    fault constant text := CASE
+        WHEN length(pattern) > 255 THEN format('It has %s characters; 255 are allowed.', length(pattern))
+        WHEN pattern ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
+        WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END;
+BEGIN
+    IF fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid scope_pattern', fault,
+            'A pattern is a scope, or the beginning of scopes followed by "*".');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_pattern IS 'refuses what is no pattern of scopes';
+--; routine idempotency.check_order_of_spans
+-- Refuses two spans that are in the wrong order, as a policy gives them or by its defaults.
+CREATE FUNCTION idempotency.check_order_of_spans(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    given constant jsonb := idempotency.options_of(p);
+    in_force constant jsonb := to_jsonb(idempotency.values_of(p));
+    pair record;
+BEGIN
+    SELECT * INTO pair FROM (VALUES ('ttl', 'retention', 'longer', 'retention', 'It is shorter than the ttl.', 'A key must be remembered at least as long as its answer is replayed.'),
+    ('retry_base', 'retry_cap', 'neither', 'retry_base', 'It is longer than retry_cap.', 'The pause after the first attempt is the shortest one.'),
+    ('ttl', 'max_ttl', 'either', 'ttl', 'It is longer than max_ttl.', 'max_ttl is the longest ttl.'),
+    ('lease', 'max_lease', 'either', 'lease', 'It is longer than max_lease.', 'max_lease is the longest lease.')) s (shorter, longer, follows, blamed, detail, hint)
+     WHERE CASE follows
+           WHEN 'either' THEN (given ->> shorter)::bigint > (given ->> longer)::bigint
+           WHEN 'longer' THEN given ? longer AND (in_force ->> shorter)::bigint > (in_force ->> longer)::bigint
+           ELSE (in_force ->> shorter)::bigint > (in_force ->> longer)::bigint END LIMIT 1;
+    IF FOUND THEN
+        PERFORM idempotency.refuse('invalid ' || pair.blamed, pair.detail, pair.hint);
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_order_of_spans IS 'refuses two spans that are in the wrong order, as a policy gives them or by its defaults';
 --; routine idempotency.check_policy
 -- Refuses what is no policy.
-CREATE FUNCTION idempotency.check_policy(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION idempotency.check_policy(p idempotency.policy) RETURNS void
+    LANGUAGE plpgsql STABLE SET intervalstyle = 'postgres' AS $$
 DECLARE
-    pattern constant text := 'A pattern is a scope, or the beginning of scopes followed by "*".';
-    d idempotency.in_force := idempotency.values_of(p);
+    o record;
 BEGIN
-    IF length(p.scope_pattern) > 255 THEN
-        PERFORM idempotency.refuse('invalid scope_pattern',
-            format('It has %s characters; 255 are allowed.', length(p.scope_pattern)), pattern);
-    ELSIF p.scope_pattern ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
-        PERFORM idempotency.refuse('invalid scope_pattern', 'It contains a control character.', pattern);
-    ELSIF p.scope_pattern LIKE '%*_%' THEN
-        PERFORM idempotency.refuse('invalid scope_pattern', 'It has a "*" before its end.', pattern);
-    END IF;
-    PERFORM idempotency.checked_span(p.ttl, 'ttl'), idempotency.checked_span(p.retention, 'retention');
-    IF idempotency.micros(p.retention) < d.ttl THEN
-        PERFORM idempotency.refuse('invalid retention', 'It is shorter than the ttl.',
-                                   'A key must be remembered at least as long as its answer is replayed.');
-    END IF;
-    PERFORM idempotency.checked_span(p.max_ttl, 'max_ttl');
-    IF idempotency.micros(p.ttl) > idempotency.micros(p.max_ttl) THEN
-        PERFORM idempotency.refuse('invalid ttl', 'It is longer than max_ttl.', 'max_ttl is the longest ttl.');
-    END IF;
-    PERFORM idempotency.checked_span(p.lease, 'lease'), idempotency.checked_span(p.max_lease, 'max_lease');
-    IF idempotency.micros(p.lease) > idempotency.micros(p.max_lease) THEN
-        PERFORM idempotency.refuse('invalid lease', 'It is longer than max_lease.', 'max_lease is the longest lease.');
-    END IF;
-    PERFORM idempotency.checked_span(p.wait, 'wait', 1, true);
-    PERFORM idempotency.checked_span(p.retry_base, 'retry_base', 36525, true);
-    PERFORM idempotency.checked_span(p.retry_cap, 'retry_cap', 36525, true);
-    IF d.retry_base > d.retry_cap THEN
-        PERFORM idempotency.refuse('invalid retry_base', 'It is longer than retry_cap.',
-                                   'The pause after the first attempt is the shortest one.');
-    END IF;
-    PERFORM idempotency.checked_span(p.derive_window, 'derive_window'),
-            idempotency.checked_span(p.unknown_retry_after, 'unknown_retry_after'),
-            idempotency.checked_span(p.abandon_after, 'abandon_after');
-    PERFORM idempotency.check_number(p.max_attempts, 'max_attempts', 1, 2147483647),
-            idempotency.check_number(p.max_open_claims, 'max_open_claims', 1, 2147483647),
-            idempotency.check_number(p.max_body_bytes, 'max_body_bytes', 0, 268435456);
-    PERFORM idempotency.check_word(p.retry_jitter, 'retry_jitter', 'full, none'),
-            idempotency.check_word(p.on_missing_key, 'on_missing_key', 'generate, derive, error'),
-            idempotency.check_word(p.on_lease_expiry, 'on_lease_expiry', 'takeover, unknown'),
-            idempotency.check_word(p.on_abandon, 'on_abandon', 'fail, release, unknown'),
-            idempotency.check_word(p.on_large_body, 'on_large_body', 'error, omit');
-    IF p.fingerprint_fields IS NOT NULL THEN
-        PERFORM idempotency.check_fields(p.fingerprint_fields, 'fingerprint_fields', 'count');
-        IF cardinality(p.fingerprint_fields) = 0 THEN
-            PERFORM idempotency.refuse('invalid fingerprint_fields', 'It is empty, so all requests would be the same.',
-                                       'Unset it to let every field count.');
+    PERFORM idempotency.check_pattern(p.scope_pattern);
+    FOR o IN SELECT x.*, to_jsonb(p) ->> x.option AS value FROM idempotency.policy_options() x LOOP
+        IF o.type = 'span' THEN
+            PERFORM idempotency.checked_span(o.value::interval, o.option, o.highest, o.lowest = 0);
+        ELSIF o.type = 'number' THEN
+            PERFORM idempotency.check_number(o.value::bigint, o.option, o.lowest, o.highest);
+        ELSIF o.type = 'word' THEN
+            PERFORM idempotency.check_word(o.value, o.option, o.words);
         END IF;
-    END IF;
-    PERFORM idempotency.check_fields(p.exclude_fields, 'exclude_fields', 'exclude');
-    PERFORM idempotency.check_list(p.drop_headers, 'drop_headers');
-    IF EXISTS (SELECT FROM unnest(p.drop_headers) h WHERE h !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$') THEN
-        PERFORM idempotency.refuse('invalid drop_headers',
-            'A header''s name is empty or has characters that HTTP does not allow.', 'List names such as "Set-Cookie".');
-    END IF;
-    PERFORM idempotency.check_list(p.final_errors, 'final_errors');
-    IF EXISTS (SELECT FROM unnest(p.final_errors) e WHERE NOT idempotency.may_be_final(e)) THEN
-        PERFORM idempotency.refuse('invalid final_errors',
-            'An entry is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, which requests do not cause.',
-            'List entries such as "22" or "P0002".');
-    END IF;
-    IF NOT idempotency.are_error_statuses(p.error_statuses) THEN
-        PERFORM idempotency.refuse('invalid error_statuses',
-            'It is not an object, or a member is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, or its value is not a status from 400 to 599.',
-            'Write members such as "P0001": 402.');
-    END IF;
+    END LOOP;
+    PERFORM idempotency.check_order_of_spans(p),
+            idempotency.check_fields(p.fingerprint_fields, 'fingerprint_fields', 'count'),
+            idempotency.check_fields(p.exclude_fields, 'exclude_fields', 'exclude'),
+            idempotency.check_list(p.drop_headers, 'drop_headers'),
+            idempotency.check_list(p.final_errors, 'final_errors');
+    PERFORM idempotency.refuse('invalid ' || x.option, x.detail, x.hint) FROM idempotency.policy_options() x
+      WHERE x.option = idempotency.unusable_column(p);
     IF p.encrypt THEN
         PERFORM idempotency.refuse_encryption();
     END IF;
@@ -2021,18 +2096,14 @@ COMMENT ON FUNCTION idempotency.check_policy IS 'refuses what is no policy';
 -- Refuses a change that loosens what binds the caller (src/config/policy_guard.cpp).
 CREATE FUNCTION idempotency.check_may_change(pattern text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    role name;
+    role constant name := (idempotency.policy_row(pattern)).allowed_role;
 BEGIN
-    IF pg_has_role(idempotency.caller(), (SELECT c.relowner FROM pg_class c
-                                           WHERE c.oid = 'idempotency.policy'::regclass), 'USAGE') THEN
-        RETURN;
-    END IF;
-    SELECT p.allowed_role INTO role FROM idempotency.policy_row(pattern) p
-     WHERE p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role);
-    IF FOUND THEN
+    IF role IS NOT NULL AND NOT idempotency.is_member(role)
+       AND NOT pg_has_role(idempotency.caller(), (SELECT c.relowner FROM pg_class c
+                                                   WHERE c.oid = 'idempotency.policy'::regclass), 'USAGE') THEN
         PERFORM idempotency.refuse('permission denied to change the policy of this scope',
             format('The policy in force admits only members of role "%s"%s.', role,
-                   CASE WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN ', which does not exist' ELSE '' END),
+                   CASE WHEN to_regrole(quote_ident(role)) IS NULL THEN ', which does not exist' END),
             'Ask a member of that role, or the owner of table idempotency.policy.', '42501');
     END IF;
 END $$;
@@ -2049,37 +2120,35 @@ COMMENT ON FUNCTION idempotency.policy_as_json IS 'the options of a policy';
 CREATE FUNCTION idempotency.remove_past_policies(but text, now timestamptz) RETURNS void LANGUAGE sql AS $$
 DELETE FROM idempotency.policy p
  WHERE p.dropped AND p.scope_pattern <> but
-   AND NOT (SELECT idempotency.past_matters(m.span, m.since, now) FROM idempotency.memory_of(p.scope_pattern) m) $$;
+   AND NOT (SELECT idempotency.past_matters(m.span, m.since, now)
+              FROM idempotency.memory_of(p.scope_pattern) m) $$;
 COMMENT ON FUNCTION idempotency.remove_past_policies IS 'removes traces of dropped policies that no longer matter';
 --; routine idempotency.options_of
 -- The options that a policy gives. Spans are compared by their length, all other values as they are.
 CREATE FUNCTION idempotency.options_of(p idempotency.policy) RETURNS jsonb LANGUAGE sql STABLE AS $$
-SELECT coalesce(jsonb_object_agg(e.key, CASE WHEN a.atttypid = 'interval'::regtype
-                                             THEN to_jsonb(idempotency.micros((e.value #>> '{}')::interval)) ELSE e.value END), '{}')
-  FROM jsonb_each(to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[]) e
-  JOIN pg_attribute a ON a.attrelid = 'idempotency.policy'::regclass AND a.attname = e.key
- WHERE e.value <> 'null' $$;
+SELECT coalesce(jsonb_object_agg(o.option,
+           CASE o.type WHEN 'span' THEN to_jsonb(idempotency.micros((given ->> o.option)::interval))
+                       ELSE given -> o.option END), '{}')
+  FROM to_jsonb(p) given, idempotency.policy_options() o
+ WHERE given -> o.option <> 'null' $$;
 COMMENT ON FUNCTION idempotency.options_of IS 'the options that a policy gives';
 --; routine idempotency.differing
 -- The options that a change of a policy resets, or gives another value.
-CREATE FUNCTION idempotency.differing(old jsonb, next jsonb, reset boolean) RETURNS text
-    LANGUAGE sql STABLE AS $$
-SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
- WHERE a.attrelid = 'idempotency.policy'::regclass AND old -> a.attname IS DISTINCT FROM next -> a.attname
-   AND (next ? a.attname::text) <> reset $$;
+CREATE FUNCTION idempotency.differing(old jsonb, next jsonb, reset boolean) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT string_agg(o.option, ', ') FROM idempotency.policy_options() o
+ WHERE old -> o.option IS DISTINCT FROM next -> o.option AND (next ? o.option) <> reset $$;
 COMMENT ON FUNCTION idempotency.differing IS 'the options that a change of a policy resets, or gives another value';
 --; routine idempotency.strength
--- How much an option of a policy protects. What protects records (core/policy.hpp,
--- src/config/policy_weakening.cpp): more protects more. Of a role any other value protects less.
-CREATE FUNCTION idempotency.strength(option text, p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- How much an option of a policy protects: more protects more (core/policy.hpp,
+-- src/config/policy_weakening.cpp). Of a role any other value protects less.
+CREATE FUNCTION idempotency.strength(option text, p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT CASE option
        WHEN 'retention' THEN greatest((v).ttl, (v).retention)
        WHEN 'on_lease_expiry' THEN ((v).on_lease_expiry = 'unknown')::integer
        WHEN 'allowed_role' THEN NULL
        ELSE (to_jsonb(v) ->> option)::boolean::integer END
   FROM idempotency.values_of(p) v $$;
-COMMENT ON FUNCTION idempotency.strength IS 'how much an option of a policy protects';
+COMMENT ON FUNCTION idempotency.strength IS 'how much an option of a policy protects: more protects more (core/policy.hpp, src/config/policy_weakening.cpp)';
 --; routine idempotency.said_of
 -- The value of an option as a warning has it.
 CREATE FUNCTION idempotency.said_of(option text, p idempotency.policy) RETURNS text LANGUAGE sql STABLE AS $$
@@ -2095,35 +2164,43 @@ COMMENT ON FUNCTION idempotency.said_of IS 'the value of an option as a warning 
 CREATE FUNCTION idempotency.check_weakening(pattern text, next idempotency.policy, reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    old idempotency.policy := idempotency.policy_row(pattern);
-    weakened text[];
-    one text;
+    old constant idempotency.policy := idempotency.policy_row(pattern);
+    told text := '';
+    w record;
 BEGIN
-    IF old.scope_pattern IS NULL THEN RETURN; END IF;
-    weakened := ARRAY(SELECT s FROM unnest('{retention,principal_required,on_lease_expiry,allowed_role,encrypt,transactional_only,reason_required}'::text[]) WITH ORDINALITY g (s, place)
-                       WHERE to_jsonb(old) -> s <> 'null'
-                         AND CASE s WHEN 'allowed_role' THEN next.allowed_role IS DISTINCT FROM old.allowed_role
-                                    ELSE idempotency.strength(s, next) < idempotency.strength(s, old) END
-                       ORDER BY place);
-    IF weakened <> '{}' AND coalesce(trim(reason), '') = '' THEN
-        PERFORM idempotency.refuse('reason is required',
-            (SELECT format('The change weakens %s.', string_agg(format('%s of "%s" from %s to %s', s, old.scope_pattern,
-                idempotency.said_of(s, old), idempotency.said_of(s, next)), ', ' ORDER BY place))
-               FROM unnest(weakened) WITH ORDINALITY g (s, place)),
-            'Say why with reason, which idempotency.audit keeps, or name these options in the call.', '22004');
-    END IF;
-    FOREACH one IN ARRAY weakened LOOP
-        RAISE WARNING 'the change of policy "%" weakens % from % to %', pattern, one,
-            idempotency.said_of(one, old), idempotency.said_of(one, next)
+    FOR w IN SELECT s, idempotency.said_of(s, old) AS old_value, idempotency.said_of(s, next) AS next_value
+               FROM unnest('{retention,principal_required,on_lease_expiry,allowed_role,encrypt,transactional_only,reason_required}'::text[]) WITH ORDINALITY g (s, place)
+              WHERE to_jsonb(old) -> s <> 'null'
+                AND CASE s WHEN 'allowed_role' THEN next.allowed_role IS DISTINCT FROM old.allowed_role
+                    ELSE idempotency.strength(s, next) < idempotency.strength(s, old) END
+              ORDER BY place LOOP
+        told := told || format(', %s of "%s" from %s to %s', w.s, old.scope_pattern, w.old_value, w.next_value);
+        CONTINUE WHEN coalesce(trim(reason), '') = '';
+        RAISE WARNING 'the change of policy "%" weakens % from % to %', pattern, w.s, w.old_value, w.next_value
             USING DETAIL = format('Policy "%s" had the stronger value.', old.scope_pattern);
     END LOOP;
+    IF told <> '' AND coalesce(trim(reason), '') = '' THEN
+        PERFORM idempotency.refuse('reason is required', format('The change weakens %s.', substr(told, 3)),
+            'Say why with reason, which idempotency.audit keeps, or name these options in the call.', '22004');
+    END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_weakening IS 'warns of what a change weakens, and refuses it without a reason';
---; routine idempotency.write_policy
--- Writes the checked row. The table is locked: changes wait for each other, readers do not wait. False if
--- the policy has these options already.
-CREATE FUNCTION idempotency.write_policy(p idempotency.policy, may_replace boolean, reason text) RETURNS boolean
+--; routine idempotency.begin_change
+-- What each change of a policy begins with: the options before it, and the table locked. Changes wait for
+-- each other, readers do not wait.
+CREATE FUNCTION idempotency.begin_change(function text, pattern text, reason text) RETURNS jsonb
     LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM idempotency.check_writable(function), idempotency.check_given('scope_pattern', pattern IS NOT NULL),
+            idempotency.check_reason(reason);
+    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
+    RETURN idempotency.policy_as_json(pattern);
+END $$;
+COMMENT ON FUNCTION idempotency.begin_change IS 'what each change of a policy begins with: the options before it, and the table locked';
+--; routine idempotency.write_policy
+-- Writes the row of a policy, if it differs from the one that is there.
+CREATE FUNCTION idempotency.write_policy(p idempotency.policy, action text, may_replace boolean, before jsonb,
+                                         reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
     next constant jsonb := idempotency.options_of(p);
@@ -2131,10 +2208,11 @@ DECLARE
     v idempotency.in_force;
     past record;
 BEGIN
-    PERFORM idempotency.check_may_change(p.scope_pattern);
-    old := (SELECT idempotency.options_of(t) FROM idempotency.policy t WHERE t.scope_pattern = p.scope_pattern AND NOT t.dropped);
+    PERFORM idempotency.check_policy(p), idempotency.check_may_change(p.scope_pattern);
+    old := (SELECT idempotency.options_of(t) FROM idempotency.policy t
+             WHERE t.scope_pattern = p.scope_pattern AND NOT t.dropped);
     IF old = next THEN
-        RETURN false;
+        RETURN;
     ELSIF old IS NOT NULL AND may_replace IS NOT TRUE THEN
         PERFORM idempotency.refuse('there is already a policy with this scope_pattern',
             format('The call would %s.', concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true),
@@ -2150,9 +2228,10 @@ BEGIN
     DELETE FROM idempotency.policy t WHERE t.scope_pattern = p.scope_pattern;
     INSERT INTO idempotency.policy SELECT p.*;
     PERFORM idempotency.remove_past_policies(p.scope_pattern, now);
-    RETURN true;
+    PERFORM idempotency.write_audit(action, p.scope_pattern, before => before,
+                                    after => idempotency.policy_as_json(p.scope_pattern), reason => reason);
 END $$;
-COMMENT ON FUNCTION idempotency.write_policy IS 'writes the checked row';
+COMMENT ON FUNCTION idempotency.write_policy IS 'writes the row of a policy, if it differs from the one that is there';
 --; routine idempotency.status_at
 -- The decision: from the record of a key to the reason of an answer (src/core/decision.cpp). The words of
 -- reasons and outcomes are generated from src/core/outcome.hpp; a test compares every case.
@@ -3644,9 +3723,7 @@ DECLARE
     f record;
     a record;
 BEGIN
-    IF operation IS NULL THEN
-        PERFORM idempotency.refuse('operation must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
+    PERFORM idempotency.check_given('operation', operation IS NOT NULL);
     SELECT CASE WHEN p.prokind <> 'f' THEN 'It is an aggregate, a window function or a procedure.'
                 WHEN p.proretset THEN 'It returns a set.'
                 WHEN p.pronargs <> 1 OR p.proargtypes[0] <> 'jsonb'::regtype THEN 'It does not take exactly one argument of type jsonb.'
@@ -3767,10 +3844,8 @@ CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, b
 DECLARE
     unused text;
 BEGIN
-    IF action IS NULL THEN
-        PERFORM idempotency.refuse('action must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_word(action, 'action', 'release, complete, fail, reopen'),
+    PERFORM idempotency.check_given('action', action IS NOT NULL),
+            idempotency.check_word(action, 'action', 'release, complete, fail, reopen'),
             idempotency.check_number(status_code, 'status_code', 200, 599);
     PERFORM idempotency.check_reason(reason);
     IF action = 'complete' AND error IS NOT NULL THEN
@@ -4104,13 +4179,9 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_resolve_all IS 'checks the arguments of idem_resolve_all';
 --; routine idempotency.check_batch_size
 -- Checks the size of a batch.
-CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF batch_size IS NULL THEN
-        PERFORM idempotency.refuse('batch_size must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_number(batch_size, 'batch_size', 1, 10000);
-END $$;
+CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.check_given('batch_size', batch_size IS NOT NULL),
+       idempotency.check_number(batch_size, 'batch_size', 1, 10000) $$;
 COMMENT ON FUNCTION idempotency.check_batch_size IS 'checks the size of a batch';
 --; routine idempotency.tell_what_is_left
 -- Tells which records of many were left.
@@ -4348,9 +4419,8 @@ DECLARE
     before jsonb;
     one text;
 BEGIN
-    IF role IS NULL THEN
-        PERFORM idempotency.refuse('role must not be null', NULL, 'Pass a value.', '22004');
-    ELSIF current_setting('transaction_read_only') = 'on' THEN
+    PERFORM idempotency.check_given('role', role IS NOT NULL);
+    IF current_setting('transaction_read_only') = 'on' THEN
         RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s in a read-only transaction', function);
     END IF;
     PERFORM idempotency.check_reason(reason);
@@ -5584,27 +5654,12 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 DECLARE
+    before jsonb;
     p idempotency.policy;
-    old jsonb;
 BEGIN
-    PERFORM idempotency.check_writable('idem_policy_set()');
-    IF scope_pattern IS NULL THEN
-        PERFORM idempotency.refuse('scope_pattern must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    p := ROW(scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base,
-        retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required,
-        store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes,
-        on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, NULL,
-        keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, false);
-    PERFORM idempotency.check_policy(p);
-    p.allowed_role := idempotency.name_of_role(allowed_role);
-    PERFORM idempotency.check_reason(reason);
-    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
-    IF idempotency.write_policy(p, replace, reason) THEN
-        PERFORM idempotency.write_audit('policy_set', scope_pattern, before => old,
-                                        after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
-    END IF;
+    before := idempotency.begin_change('idem_policy_set()', scope_pattern COLLATE "C", reason);
+    p := ROW(scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base, retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required, store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, idempotency.name_of_role(allowed_role), keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, false);
+    PERFORM idempotency.write_policy(p, 'policy_set', replace, before, reason);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_policy_set
@@ -5651,33 +5706,22 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 DECLARE
+    before jsonb;
     p idempotency.policy;
     given jsonb;
-    old jsonb;
     name text;
 BEGIN
-    PERFORM idempotency.check_writable('idem_policy_alter()');
-    IF scope_pattern IS NULL THEN
-        PERFORM idempotency.refuse('scope_pattern must not be null', NULL, 'Pass a value.', '22004');
+    before := idempotency.begin_change('idem_policy_alter()', scope_pattern COLLATE "C", reason);
+    IF before IS NULL THEN
+        PERFORM idempotency.refuse('there is no policy with this scope_pattern',
+            'Policies are found by their exact pattern.', 'Create one with idem_policy_set.', '42704');
     END IF;
-    PERFORM idempotency.check_reason(reason);
-    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
-    SELECT * INTO p FROM idempotency.policy t
-     WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C" AND NOT t.dropped;
-    IF NOT FOUND THEN
-        PERFORM idempotency.refuse('there is no policy with this scope_pattern', 'Policies are found by their exact pattern.',
-                                   'Create one with idem_policy_set.', '42704');
-    END IF;
+    SELECT * INTO p FROM idempotency.policy t WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C";
     -- As JSON each option has its name: intervals go through text, which keeps all of their fields.
-    given := jsonb_strip_nulls(to_jsonb(ROW(scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts,
-        retry_base, retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required,
-        store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes,
-        on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses,
-        idempotency.name_of_role(allowed_role),
-        keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, NULL)::idempotency.policy)) - 'scope_pattern';
+    given := jsonb_strip_nulls(to_jsonb(
+        ROW(NULL, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base, retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required, store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, idempotency.name_of_role(allowed_role), keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, NULL)::idempotency.policy));
     FOREACH name IN ARRAY coalesce(idempotency.check_list(unset, 'unset'), '{}') LOOP
-        IF to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[] ? name IS NOT TRUE THEN
+        IF NOT EXISTS (SELECT FROM idempotency.policy_options() o WHERE o.option = name) THEN
             PERFORM idempotency.refuse('invalid unset', format('"%s" is not an option.', name),
                                        'Use the names of this function''s arguments.');
         ELSIF given ? name THEN
@@ -5687,11 +5731,7 @@ BEGIN
         p := jsonb_populate_record(p, jsonb_build_object(name, NULL));
     END LOOP;
     p := jsonb_populate_record(p, given);
-    PERFORM idempotency.check_policy(p);
-    IF idempotency.write_policy(p, true, reason) THEN
-        PERFORM idempotency.write_audit('policy_alter', scope_pattern, before => old,
-                                        after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
-    END IF;
+    PERFORM idempotency.write_policy(p, 'policy_alter', true, before, reason);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_policy_alter
@@ -5703,34 +5743,24 @@ CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEF
     AS $body$
 DECLARE
     now constant timestamptz := clock_timestamp();
-    below idempotency.policy;
+    pattern constant text := scope_pattern COLLATE "C";
+    before jsonb;
     left_over record;
     past record;
-    old jsonb;
 BEGIN
-    PERFORM idempotency.check_writable('idem_policy_drop()');
-    IF scope_pattern IS NULL THEN
-        PERFORM idempotency.refuse('scope_pattern must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_reason(reason);
-    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
-    IF old IS NULL THEN RETURN false; END IF;
-    PERFORM idempotency.check_may_change(scope_pattern COLLATE "C");
-    SELECT * INTO below FROM idempotency.policy p
-     WHERE NOT p.dropped AND p.scope_pattern <> idem_policy_drop.scope_pattern COLLATE "C"
-       AND idempotency.rank(p.scope_pattern, idem_policy_drop.scope_pattern COLLATE "C") > 0
-     ORDER BY idempotency.rank(p.scope_pattern, idem_policy_drop.scope_pattern COLLATE "C") DESC LIMIT 1;
-    PERFORM idempotency.check_weakening(scope_pattern COLLATE "C", below, reason);
-    left_over := idempotency.memory_of(scope_pattern COLLATE "C", scope_pattern);
-    past := idempotency.changed_memory(scope_pattern COLLATE "C", left_over.span, now);
-    DELETE FROM idempotency.policy p WHERE p.scope_pattern = idem_policy_drop.scope_pattern COLLATE "C";
+    before := idempotency.begin_change('idem_policy_drop()', pattern, reason);
+    IF before IS NULL THEN RETURN false; END IF;
+    PERFORM idempotency.check_may_change(pattern);
+    PERFORM idempotency.check_weakening(pattern, idempotency.policy_row(pattern, but => pattern), reason);
+    left_over := idempotency.memory_of(pattern, pattern);
+    past := idempotency.changed_memory(pattern, left_over.span, now);
+    DELETE FROM idempotency.policy p WHERE p.scope_pattern = pattern;
     IF past.since IS NOT NULL THEN
         INSERT INTO idempotency.policy (scope_pattern, since, memory_before, dropped)
-        VALUES (idem_policy_drop.scope_pattern, past.since, past.before, true);
+        VALUES (pattern, past.since, past.before, true);
     END IF;
-    PERFORM idempotency.remove_past_policies(scope_pattern, now);
-    PERFORM idempotency.write_audit('policy_drop', scope_pattern, before => old, reason => reason);
+    PERFORM idempotency.remove_past_policies(pattern, now);
+    PERFORM idempotency.write_audit('policy_drop', pattern, before => before, reason => reason);
     RETURN true;
 END
 $body$;
@@ -5849,10 +5879,7 @@ CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    IF parts IS NULL THEN
-        PERFORM idempotency.refuse('parts must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_list(parts, 'parts');
+    PERFORM idempotency.check_given('parts', parts IS NOT NULL), idempotency.check_list(parts, 'parts');
     IF cardinality(parts) = 0 THEN
         PERFORM idempotency.check_number(0, 'number of parts', 1, 1000);
     END IF;
@@ -5868,13 +5895,11 @@ CREATE FUNCTION @extschema@.idem_event_id(event_type text, resource_id text, upd
 DECLARE
     id text;
     micros numeric;
-    missing text := CASE WHEN event_type IS NULL THEN 'event_type' WHEN resource_id IS NULL THEN 'resource_id'
-                         WHEN updated_at IS NULL THEN 'updated_at' END;
 BEGIN
-    IF missing IS NOT NULL THEN
-        PERFORM idempotency.refuse(missing || ' must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_moment(updated_at, 'updated_at');
+    PERFORM idempotency.check_given('event_type', event_type IS NOT NULL),
+            idempotency.check_given('resource_id', resource_id IS NOT NULL),
+            idempotency.check_given('updated_at', updated_at IS NOT NULL),
+            idempotency.check_moment(updated_at, 'updated_at');
     micros := ((updated_at AT TIME ZONE 'UTC')::date - '1970-01-01'::date) * 86400000000::numeric
               + extract(epoch FROM (updated_at AT TIME ZONE 'UTC')::time) * 1000000;
     IF micros > 9223372036854775807 THEN

@@ -73,13 +73,9 @@ BEGIN
 END $$;
 
 -- Checks the size of a batch.
-CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF batch_size IS NULL THEN
-        PERFORM idempotency.refuse('batch_size must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_number(batch_size, 'batch_size', 1, 10000);
-END $$;
+CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.check_given('batch_size', batch_size IS NOT NULL),
+       idempotency.check_number(batch_size, 'batch_size', 1, 10000) $$;
 
 -- Tells which records of many were left.
 CREATE FUNCTION idempotency.tell_what_is_left(t jsonb) RETURNS void

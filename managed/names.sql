@@ -51,6 +51,14 @@ BEGIN
     RETURN us;
 END $$;
 
+-- Refuses null where a value is needed.
+CREATE FUNCTION idempotency.check_given(what text, given boolean) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF NOT given THEN
+        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Pass a value.', '22004');
+    END IF;
+END $$;
+
 -- The fault of a name; null: none.
 CREATE FUNCTION idempotency.name_fault(name text, may_be_empty boolean) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
@@ -65,10 +73,9 @@ CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolea
 DECLARE
     fault text := idempotency.name_fault(name, may_be_empty);
 BEGIN
-    IF name IS NULL AND NOT may_be_empty THEN
-        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Pass a value.', '22004');
-    ELSIF name IS NULL THEN
-        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Omit the argument to get its default.', '22004');
+    IF name IS NULL THEN
+        PERFORM idempotency.refuse(what || ' must not be null', NULL,
+            CASE WHEN may_be_empty THEN 'Omit the argument to get its default.' ELSE 'Pass a value.' END, '22004');
     ELSIF fault IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid ' || what, fault, CASE what
             WHEN 'key' THEN 'Send a key that the client made for this one request, such as a UUID.'

@@ -38,10 +38,8 @@ CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, b
 DECLARE
     unused text;
 BEGIN
-    IF action IS NULL THEN
-        PERFORM idempotency.refuse('action must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_word(action, 'action', 'release, complete, fail, reopen'),
+    PERFORM idempotency.check_given('action', action IS NOT NULL),
+            idempotency.check_word(action, 'action', 'release, complete, fail, reopen'),
             idempotency.check_number(status_code, 'status_code', 200, 599);
     PERFORM idempotency.check_reason(reason);
     IF action = 'complete' AND error IS NOT NULL THEN

@@ -71,34 +71,14 @@ SELECT least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempo
 CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)) $$;
 
+-- The wait of a policy.
+CREATE FUNCTION idempotency.wait_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
+SELECT coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)) $$;
+
 -- A policy with the values that count: an option left open is that of the setting, or the default.
-CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force
-    LANGUAGE sql STABLE AS $$
+CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force LANGUAGE sql STABLE AS $$
 SELECT ROW(
-    idempotency.ttl_of(p), idempotency.retention_of(p),
-    coalesce(idempotency.micros((p).max_ttl), 9223372036854775807), idempotency.lease_of(p),
-    coalesce(idempotency.micros((p).max_lease), 9223372036854775807),
-    coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)),
-    coalesce((p).max_attempts, 0),
-    coalesce(idempotency.micros((p).retry_base), 1000000),
-    coalesce(idempotency.micros((p).retry_cap), 300000000),
-    coalesce((p).retry_jitter, 'full'),
-    coalesce((p).on_missing_key, 'generate'),
-    coalesce(idempotency.micros((p).derive_window), 0),
-    coalesce((p).principal_required, false),
-    coalesce((p).fingerprint_required, false),
-    coalesce((p).store_request, false),
-    coalesce((p).on_lease_expiry, 'takeover'),
-    coalesce(idempotency.micros((p).unknown_retry_after), 60000000),
-    coalesce(idempotency.micros((p).abandon_after), 0),
-    coalesce((p).on_abandon, 'unknown'),
-    idempotency.body_limit_of(p),
-    coalesce((p).on_large_body, 'error'),
-    (p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors, (p).error_statuses,
-    (p).allowed_role,
-    coalesce((p).keep_history, false), coalesce((p).encrypt, false), coalesce((p).transactional_only, false),
-    coalesce((p).reason_required, false), coalesce((p).max_open_claims, 0)
-)::idempotency.in_force $$;
+    /*VALUES_IN_FORCE*/)::idempotency.in_force $$;
 
 -- Whether a policy has spans and numbers alone. Nothing of the policy needs more than one statement: no
 -- role, no check, no history.
@@ -124,12 +104,14 @@ SELECT ROW(idempotency.ttl_of(p), idempotency.retention_of(p), idempotency.lease
 
 -- The policy of a scope; null: none. Volatile: it reads what is committed now, also after a wait for the
 -- table.
-CREATE FUNCTION idempotency.policy_row(scope text) RETURNS idempotency.policy LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.policy_row(scope text, but text DEFAULT NULL) RETURNS idempotency.policy
+    LANGUAGE plpgsql AS $$
 DECLARE
     found idempotency.policy;
 BEGIN
     SELECT * INTO found FROM idempotency.policy p
      WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, policy_row.scope) > 0
+       AND p.scope_pattern IS DISTINCT FROM but
      ORDER BY idempotency.rank(p.scope_pattern, policy_row.scope) DESC LIMIT 1;
     RETURN found;
 END $$;
@@ -252,6 +234,12 @@ SELECT make_interval(days => (micros / 86400000000)::integer) + (micros % 864000
 
 ---- changes ----
 
+-- The options of a policy, with the limits of each: of a span in days, which may be zero if lowest is.
+CREATE FUNCTION idempotency.policy_options(OUT option text, OUT type text, OUT lowest bigint, OUT highest bigint,
+                                           OUT words text, OUT detail text, OUT hint text)
+    RETURNS SETOF record LANGUAGE sql IMMUTABLE AS $$
+VALUES /*OPTION_ROWS*/ $$;
+
 -- The name of a role.
 CREATE FUNCTION idempotency.name_of_role(role regrole) RETURNS name LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -274,7 +262,8 @@ BEGIN
      WHERE NOT idempotency.is_field(field) ORDER BY n LIMIT 1;
     IF wrong IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid field to ' || purpose, format('Entry %s cannot be read.', wrong),
-            'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, a name that has ".", "[", "]", "*" or outer blanks.');
+            'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, '
+            'a name that has ".", "[", "]", "*" or outer blanks.');
     END IF;
 END $$;
 
@@ -287,75 +276,60 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses what is no policy.
-CREATE FUNCTION idempotency.check_policy(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
+-- Refuses what is no pattern of scopes.
+CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    pattern constant text := 'A pattern is a scope, or the beginning of scopes followed by "*".';
-    d idempotency.in_force := idempotency.values_of(p);
+    fault constant text := CASE
+        WHEN length(pattern) > 255 THEN format('It has %s characters; 255 are allowed.', length(pattern))
+        WHEN pattern ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
+        WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END;
 BEGIN
-    IF length(p.scope_pattern) > 255 THEN
-        PERFORM idempotency.refuse('invalid scope_pattern',
-            format('It has %s characters; 255 are allowed.', length(p.scope_pattern)), pattern);
-    ELSIF p.scope_pattern ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
-        PERFORM idempotency.refuse('invalid scope_pattern', 'It contains a control character.', pattern);
-    ELSIF p.scope_pattern LIKE '%*_%' THEN
-        PERFORM idempotency.refuse('invalid scope_pattern', 'It has a "*" before its end.', pattern);
+    IF fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('invalid scope_pattern', fault,
+            'A pattern is a scope, or the beginning of scopes followed by "*".');
     END IF;
-    PERFORM idempotency.checked_span(p.ttl, 'ttl'), idempotency.checked_span(p.retention, 'retention');
-    IF idempotency.micros(p.retention) < d.ttl THEN
-        PERFORM idempotency.refuse('invalid retention', 'It is shorter than the ttl.',
-                                   'A key must be remembered at least as long as its answer is replayed.');
+END $$;
+
+-- Refuses two spans that are in the wrong order, as a policy gives them or by its defaults.
+CREATE FUNCTION idempotency.check_order_of_spans(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    given constant jsonb := idempotency.options_of(p);
+    in_force constant jsonb := to_jsonb(idempotency.values_of(p));
+    pair record;
+BEGIN
+    SELECT * INTO pair FROM (VALUES /*SPANS_IN_ORDER*/) s (shorter, longer, follows, blamed, detail, hint)
+     WHERE CASE follows
+           WHEN 'either' THEN (given ->> shorter)::bigint > (given ->> longer)::bigint
+           WHEN 'longer' THEN given ? longer AND (in_force ->> shorter)::bigint > (in_force ->> longer)::bigint
+           ELSE (in_force ->> shorter)::bigint > (in_force ->> longer)::bigint END LIMIT 1;
+    IF FOUND THEN
+        PERFORM idempotency.refuse('invalid ' || pair.blamed, pair.detail, pair.hint);
     END IF;
-    PERFORM idempotency.checked_span(p.max_ttl, 'max_ttl');
-    IF idempotency.micros(p.ttl) > idempotency.micros(p.max_ttl) THEN
-        PERFORM idempotency.refuse('invalid ttl', 'It is longer than max_ttl.', 'max_ttl is the longest ttl.');
-    END IF;
-    PERFORM idempotency.checked_span(p.lease, 'lease'), idempotency.checked_span(p.max_lease, 'max_lease');
-    IF idempotency.micros(p.lease) > idempotency.micros(p.max_lease) THEN
-        PERFORM idempotency.refuse('invalid lease', 'It is longer than max_lease.', 'max_lease is the longest lease.');
-    END IF;
-    PERFORM idempotency.checked_span(p.wait, 'wait', 1, true);
-    PERFORM idempotency.checked_span(p.retry_base, 'retry_base', 36525, true);
-    PERFORM idempotency.checked_span(p.retry_cap, 'retry_cap', 36525, true);
-    IF d.retry_base > d.retry_cap THEN
-        PERFORM idempotency.refuse('invalid retry_base', 'It is longer than retry_cap.',
-                                   'The pause after the first attempt is the shortest one.');
-    END IF;
-    PERFORM idempotency.checked_span(p.derive_window, 'derive_window'),
-            idempotency.checked_span(p.unknown_retry_after, 'unknown_retry_after'),
-            idempotency.checked_span(p.abandon_after, 'abandon_after');
-    PERFORM idempotency.check_number(p.max_attempts, 'max_attempts', 1, 2147483647),
-            idempotency.check_number(p.max_open_claims, 'max_open_claims', 1, 2147483647),
-            idempotency.check_number(p.max_body_bytes, 'max_body_bytes', 0, 268435456);
-    PERFORM idempotency.check_word(p.retry_jitter, 'retry_jitter', 'full, none'),
-            idempotency.check_word(p.on_missing_key, 'on_missing_key', 'generate, derive, error'),
-            idempotency.check_word(p.on_lease_expiry, 'on_lease_expiry', 'takeover, unknown'),
-            idempotency.check_word(p.on_abandon, 'on_abandon', 'fail, release, unknown'),
-            idempotency.check_word(p.on_large_body, 'on_large_body', 'error, omit');
-    IF p.fingerprint_fields IS NOT NULL THEN
-        PERFORM idempotency.check_fields(p.fingerprint_fields, 'fingerprint_fields', 'count');
-        IF cardinality(p.fingerprint_fields) = 0 THEN
-            PERFORM idempotency.refuse('invalid fingerprint_fields', 'It is empty, so all requests would be the same.',
-                                       'Unset it to let every field count.');
+END $$;
+
+-- Refuses what is no policy.
+CREATE FUNCTION idempotency.check_policy(p idempotency.policy) RETURNS void
+    LANGUAGE plpgsql STABLE SET intervalstyle = 'postgres' AS $$
+DECLARE
+    o record;
+BEGIN
+    PERFORM idempotency.check_pattern(p.scope_pattern);
+    FOR o IN SELECT x.*, to_jsonb(p) ->> x.option AS value FROM idempotency.policy_options() x LOOP
+        IF o.type = 'span' THEN
+            PERFORM idempotency.checked_span(o.value::interval, o.option, o.highest, o.lowest = 0);
+        ELSIF o.type = 'number' THEN
+            PERFORM idempotency.check_number(o.value::bigint, o.option, o.lowest, o.highest);
+        ELSIF o.type = 'word' THEN
+            PERFORM idempotency.check_word(o.value, o.option, o.words);
         END IF;
-    END IF;
-    PERFORM idempotency.check_fields(p.exclude_fields, 'exclude_fields', 'exclude');
-    PERFORM idempotency.check_list(p.drop_headers, 'drop_headers');
-    IF EXISTS (SELECT FROM unnest(p.drop_headers) h WHERE h !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$') THEN
-        PERFORM idempotency.refuse('invalid drop_headers',
-            'A header''s name is empty or has characters that HTTP does not allow.', 'List names such as "Set-Cookie".');
-    END IF;
-    PERFORM idempotency.check_list(p.final_errors, 'final_errors');
-    IF EXISTS (SELECT FROM unnest(p.final_errors) e WHERE NOT idempotency.may_be_final(e)) THEN
-        PERFORM idempotency.refuse('invalid final_errors',
-            'An entry is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, which requests do not cause.',
-            'List entries such as "22" or "P0002".');
-    END IF;
-    IF NOT idempotency.are_error_statuses(p.error_statuses) THEN
-        PERFORM idempotency.refuse('invalid error_statuses',
-            'It is not an object, or a member is not a SQLSTATE or a class of SQLSTATEs, or is in class 40, 53, 57, 58 or XX, or its value is not a status from 400 to 599.',
-            'Write members such as "P0001": 402.');
-    END IF;
+    END LOOP;
+    PERFORM idempotency.check_order_of_spans(p),
+            idempotency.check_fields(p.fingerprint_fields, 'fingerprint_fields', 'count'),
+            idempotency.check_fields(p.exclude_fields, 'exclude_fields', 'exclude'),
+            idempotency.check_list(p.drop_headers, 'drop_headers'),
+            idempotency.check_list(p.final_errors, 'final_errors');
+    PERFORM idempotency.refuse('invalid ' || x.option, x.detail, x.hint) FROM idempotency.policy_options() x
+      WHERE x.option = idempotency.unusable_column(p);
     IF p.encrypt THEN
         PERFORM idempotency.refuse_encryption();
     END IF;
@@ -364,18 +338,14 @@ END $$;
 -- Refuses a change that loosens what binds the caller (src/config/policy_guard.cpp).
 CREATE FUNCTION idempotency.check_may_change(pattern text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    role name;
+    role constant name := (idempotency.policy_row(pattern)).allowed_role;
 BEGIN
-    IF pg_has_role(idempotency.caller(), (SELECT c.relowner FROM pg_class c
-                                           WHERE c.oid = 'idempotency.policy'::regclass), 'USAGE') THEN
-        RETURN;
-    END IF;
-    SELECT p.allowed_role INTO role FROM idempotency.policy_row(pattern) p
-     WHERE p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role);
-    IF FOUND THEN
+    IF role IS NOT NULL AND NOT idempotency.is_member(role)
+       AND NOT pg_has_role(idempotency.caller(), (SELECT c.relowner FROM pg_class c
+                                                   WHERE c.oid = 'idempotency.policy'::regclass), 'USAGE') THEN
         PERFORM idempotency.refuse('permission denied to change the policy of this scope',
             format('The policy in force admits only members of role "%s"%s.', role,
-                   CASE WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN ', which does not exist' ELSE '' END),
+                   CASE WHEN to_regrole(quote_ident(role)) IS NULL THEN ', which does not exist' END),
             'Ask a member of that role, or the owner of table idempotency.policy.', '42501');
     END IF;
 END $$;
@@ -390,27 +360,25 @@ SELECT jsonb_strip_nulls(to_jsonb(p)) - '{scope_pattern,since,memory_before,drop
 CREATE FUNCTION idempotency.remove_past_policies(but text, now timestamptz) RETURNS void LANGUAGE sql AS $$
 DELETE FROM idempotency.policy p
  WHERE p.dropped AND p.scope_pattern <> but
-   AND NOT (SELECT idempotency.past_matters(m.span, m.since, now) FROM idempotency.memory_of(p.scope_pattern) m) $$;
+   AND NOT (SELECT idempotency.past_matters(m.span, m.since, now)
+              FROM idempotency.memory_of(p.scope_pattern) m) $$;
 
 -- The options that a policy gives. Spans are compared by their length, all other values as they are.
 CREATE FUNCTION idempotency.options_of(p idempotency.policy) RETURNS jsonb LANGUAGE sql STABLE AS $$
-SELECT coalesce(jsonb_object_agg(e.key, CASE WHEN a.atttypid = 'interval'::regtype
-                                             THEN to_jsonb(idempotency.micros((e.value #>> '{}')::interval)) ELSE e.value END), '{}')
-  FROM jsonb_each(to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[]) e
-  JOIN pg_attribute a ON a.attrelid = 'idempotency.policy'::regclass AND a.attname = e.key
- WHERE e.value <> 'null' $$;
+SELECT coalesce(jsonb_object_agg(o.option,
+           CASE o.type WHEN 'span' THEN to_jsonb(idempotency.micros((given ->> o.option)::interval))
+                       ELSE given -> o.option END), '{}')
+  FROM to_jsonb(p) given, idempotency.policy_options() o
+ WHERE given -> o.option <> 'null' $$;
 
 -- The options that a change of a policy resets, or gives another value.
-CREATE FUNCTION idempotency.differing(old jsonb, next jsonb, reset boolean) RETURNS text
-    LANGUAGE sql STABLE AS $$
-SELECT string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_attribute a
- WHERE a.attrelid = 'idempotency.policy'::regclass AND old -> a.attname IS DISTINCT FROM next -> a.attname
-   AND (next ? a.attname::text) <> reset $$;
+CREATE FUNCTION idempotency.differing(old jsonb, next jsonb, reset boolean) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT string_agg(o.option, ', ') FROM idempotency.policy_options() o
+ WHERE old -> o.option IS DISTINCT FROM next -> o.option AND (next ? o.option) <> reset $$;
 
--- How much an option of a policy protects. What protects records (core/policy.hpp,
--- src/config/policy_weakening.cpp): more protects more. Of a role any other value protects less.
-CREATE FUNCTION idempotency.strength(option text, p idempotency.policy) RETURNS bigint
-    LANGUAGE sql STABLE AS $$
+-- How much an option of a policy protects: more protects more (core/policy.hpp,
+-- src/config/policy_weakening.cpp). Of a role any other value protects less.
+CREATE FUNCTION idempotency.strength(option text, p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT CASE option
        WHEN 'retention' THEN greatest((v).ttl, (v).retention)
        WHEN 'on_lease_expiry' THEN ((v).on_lease_expiry = 'unknown')::integer
@@ -431,34 +399,41 @@ SELECT CASE option
 CREATE FUNCTION idempotency.check_weakening(pattern text, next idempotency.policy, reason text) RETURNS void
     LANGUAGE plpgsql AS $$
 DECLARE
-    old idempotency.policy := idempotency.policy_row(pattern);
-    weakened text[];
-    one text;
+    old constant idempotency.policy := idempotency.policy_row(pattern);
+    told text := '';
+    w record;
 BEGIN
-    IF old.scope_pattern IS NULL THEN RETURN; END IF;
-    weakened := ARRAY(SELECT s FROM unnest(/*SAFEGUARDS*/) WITH ORDINALITY g (s, place)
-                       WHERE to_jsonb(old) -> s <> 'null'
-                         AND CASE s WHEN 'allowed_role' THEN next.allowed_role IS DISTINCT FROM old.allowed_role
-                                    ELSE idempotency.strength(s, next) < idempotency.strength(s, old) END
-                       ORDER BY place);
-    IF weakened <> '{}' AND coalesce(trim(reason), '') = '' THEN
-        PERFORM idempotency.refuse('reason is required',
-            (SELECT format('The change weakens %s.', string_agg(format('%s of "%s" from %s to %s', s, old.scope_pattern,
-                idempotency.said_of(s, old), idempotency.said_of(s, next)), ', ' ORDER BY place))
-               FROM unnest(weakened) WITH ORDINALITY g (s, place)),
-            'Say why with reason, which idempotency.audit keeps, or name these options in the call.', '22004');
-    END IF;
-    FOREACH one IN ARRAY weakened LOOP
-        RAISE WARNING 'the change of policy "%" weakens % from % to %', pattern, one,
-            idempotency.said_of(one, old), idempotency.said_of(one, next)
+    FOR w IN SELECT s, idempotency.said_of(s, old) AS old_value, idempotency.said_of(s, next) AS next_value
+               FROM unnest(/*SAFEGUARDS*/) WITH ORDINALITY g (s, place)
+              WHERE to_jsonb(old) -> s <> 'null'
+                AND CASE s WHEN 'allowed_role' THEN next.allowed_role IS DISTINCT FROM old.allowed_role
+                    ELSE idempotency.strength(s, next) < idempotency.strength(s, old) END
+              ORDER BY place LOOP
+        told := told || format(', %s of "%s" from %s to %s', w.s, old.scope_pattern, w.old_value, w.next_value);
+        CONTINUE WHEN coalesce(trim(reason), '') = '';
+        RAISE WARNING 'the change of policy "%" weakens % from % to %', pattern, w.s, w.old_value, w.next_value
             USING DETAIL = format('Policy "%s" had the stronger value.', old.scope_pattern);
     END LOOP;
+    IF told <> '' AND coalesce(trim(reason), '') = '' THEN
+        PERFORM idempotency.refuse('reason is required', format('The change weakens %s.', substr(told, 3)),
+            'Say why with reason, which idempotency.audit keeps, or name these options in the call.', '22004');
+    END IF;
 END $$;
 
--- Writes the checked row. The table is locked: changes wait for each other, readers do not wait. False if
--- the policy has these options already.
-CREATE FUNCTION idempotency.write_policy(p idempotency.policy, may_replace boolean, reason text) RETURNS boolean
+-- What each change of a policy begins with: the options before it, and the table locked. Changes wait for
+-- each other, readers do not wait.
+CREATE FUNCTION idempotency.begin_change(function text, pattern text, reason text) RETURNS jsonb
     LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM idempotency.check_writable(function), idempotency.check_given('scope_pattern', pattern IS NOT NULL),
+            idempotency.check_reason(reason);
+    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
+    RETURN idempotency.policy_as_json(pattern);
+END $$;
+
+-- Writes the row of a policy, if it differs from the one that is there.
+CREATE FUNCTION idempotency.write_policy(p idempotency.policy, action text, may_replace boolean, before jsonb,
+                                         reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
     next constant jsonb := idempotency.options_of(p);
@@ -466,10 +441,11 @@ DECLARE
     v idempotency.in_force;
     past record;
 BEGIN
-    PERFORM idempotency.check_may_change(p.scope_pattern);
-    old := (SELECT idempotency.options_of(t) FROM idempotency.policy t WHERE t.scope_pattern = p.scope_pattern AND NOT t.dropped);
+    PERFORM idempotency.check_policy(p), idempotency.check_may_change(p.scope_pattern);
+    old := (SELECT idempotency.options_of(t) FROM idempotency.policy t
+             WHERE t.scope_pattern = p.scope_pattern AND NOT t.dropped);
     IF old = next THEN
-        RETURN false;
+        RETURN;
     ELSIF old IS NOT NULL AND may_replace IS NOT TRUE THEN
         PERFORM idempotency.refuse('there is already a policy with this scope_pattern',
             format('The call would %s.', concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true),
@@ -485,63 +461,38 @@ BEGIN
     DELETE FROM idempotency.policy t WHERE t.scope_pattern = p.scope_pattern;
     INSERT INTO idempotency.policy SELECT p.*;
     PERFORM idempotency.remove_past_policies(p.scope_pattern, now);
-    RETURN true;
+    PERFORM idempotency.write_audit(action, p.scope_pattern, before => before,
+                                    after => idempotency.policy_as_json(p.scope_pattern), reason => reason);
 END $$;
 
 --: idem_administrator_policy_set plpgsql definer
 DECLARE
+    before jsonb;
     p idempotency.policy;
-    old jsonb;
 BEGIN
-    PERFORM idempotency.check_writable('idem_policy_set()');
-    IF scope_pattern IS NULL THEN
-        PERFORM idempotency.refuse('scope_pattern must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    p := ROW(scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base,
-        retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required,
-        store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes,
-        on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, NULL,
-        keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, false);
-    PERFORM idempotency.check_policy(p);
-    p.allowed_role := idempotency.name_of_role(allowed_role);
-    PERFORM idempotency.check_reason(reason);
-    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
-    IF idempotency.write_policy(p, replace, reason) THEN
-        PERFORM idempotency.write_audit('policy_set', scope_pattern, before => old,
-                                        after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
-    END IF;
+    before := idempotency.begin_change('idem_policy_set()', scope_pattern COLLATE "C", reason);
+    p := ROW(scope_pattern, /*OPTIONS_AS_GIVEN*/, NULL, NULL, false);
+    PERFORM idempotency.write_policy(p, 'policy_set', replace, before, reason);
 END
 
 --: idem_administrator_policy_alter plpgsql definer
 DECLARE
+    before jsonb;
     p idempotency.policy;
     given jsonb;
-    old jsonb;
     name text;
 BEGIN
-    PERFORM idempotency.check_writable('idem_policy_alter()');
-    IF scope_pattern IS NULL THEN
-        PERFORM idempotency.refuse('scope_pattern must not be null', NULL, 'Pass a value.', '22004');
+    before := idempotency.begin_change('idem_policy_alter()', scope_pattern COLLATE "C", reason);
+    IF before IS NULL THEN
+        PERFORM idempotency.refuse('there is no policy with this scope_pattern',
+            'Policies are found by their exact pattern.', 'Create one with idem_policy_set.', '42704');
     END IF;
-    PERFORM idempotency.check_reason(reason);
-    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
-    SELECT * INTO p FROM idempotency.policy t
-     WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C" AND NOT t.dropped;
-    IF NOT FOUND THEN
-        PERFORM idempotency.refuse('there is no policy with this scope_pattern', 'Policies are found by their exact pattern.',
-                                   'Create one with idem_policy_set.', '42704');
-    END IF;
+    SELECT * INTO p FROM idempotency.policy t WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C";
     -- As JSON each option has its name: intervals go through text, which keeps all of their fields.
-    given := jsonb_strip_nulls(to_jsonb(ROW(scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts,
-        retry_base, retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required,
-        store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes,
-        on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses,
-        idempotency.name_of_role(allowed_role),
-        keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, NULL)::idempotency.policy)) - 'scope_pattern';
+    given := jsonb_strip_nulls(to_jsonb(
+        ROW(NULL, /*OPTIONS_AS_GIVEN*/, NULL, NULL, NULL)::idempotency.policy));
     FOREACH name IN ARRAY coalesce(idempotency.check_list(unset, 'unset'), '{}') LOOP
-        IF to_jsonb(p) - '{scope_pattern,since,memory_before,dropped}'::text[] ? name IS NOT TRUE THEN
+        IF NOT EXISTS (SELECT FROM idempotency.policy_options() o WHERE o.option = name) THEN
             PERFORM idempotency.refuse('invalid unset', format('"%s" is not an option.', name),
                                        'Use the names of this function''s arguments.');
         ELSIF given ? name THEN
@@ -551,44 +502,30 @@ BEGIN
         p := jsonb_populate_record(p, jsonb_build_object(name, NULL));
     END LOOP;
     p := jsonb_populate_record(p, given);
-    PERFORM idempotency.check_policy(p);
-    IF idempotency.write_policy(p, true, reason) THEN
-        PERFORM idempotency.write_audit('policy_alter', scope_pattern, before => old,
-                                        after => idempotency.policy_as_json(scope_pattern COLLATE "C"), reason => reason);
-    END IF;
+    PERFORM idempotency.write_policy(p, 'policy_alter', true, before, reason);
 END
 
 --: idem_administrator_policy_drop plpgsql definer
 DECLARE
     now constant timestamptz := clock_timestamp();
-    below idempotency.policy;
+    pattern constant text := scope_pattern COLLATE "C";
+    before jsonb;
     left_over record;
     past record;
-    old jsonb;
 BEGIN
-    PERFORM idempotency.check_writable('idem_policy_drop()');
-    IF scope_pattern IS NULL THEN
-        PERFORM idempotency.refuse('scope_pattern must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_reason(reason);
-    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    old := idempotency.policy_as_json(scope_pattern COLLATE "C");
-    IF old IS NULL THEN RETURN false; END IF;
-    PERFORM idempotency.check_may_change(scope_pattern COLLATE "C");
-    SELECT * INTO below FROM idempotency.policy p
-     WHERE NOT p.dropped AND p.scope_pattern <> idem_policy_drop.scope_pattern COLLATE "C"
-       AND idempotency.rank(p.scope_pattern, idem_policy_drop.scope_pattern COLLATE "C") > 0
-     ORDER BY idempotency.rank(p.scope_pattern, idem_policy_drop.scope_pattern COLLATE "C") DESC LIMIT 1;
-    PERFORM idempotency.check_weakening(scope_pattern COLLATE "C", below, reason);
-    left_over := idempotency.memory_of(scope_pattern COLLATE "C", scope_pattern);
-    past := idempotency.changed_memory(scope_pattern COLLATE "C", left_over.span, now);
-    DELETE FROM idempotency.policy p WHERE p.scope_pattern = idem_policy_drop.scope_pattern COLLATE "C";
+    before := idempotency.begin_change('idem_policy_drop()', pattern, reason);
+    IF before IS NULL THEN RETURN false; END IF;
+    PERFORM idempotency.check_may_change(pattern);
+    PERFORM idempotency.check_weakening(pattern, idempotency.policy_row(pattern, but => pattern), reason);
+    left_over := idempotency.memory_of(pattern, pattern);
+    past := idempotency.changed_memory(pattern, left_over.span, now);
+    DELETE FROM idempotency.policy p WHERE p.scope_pattern = pattern;
     IF past.since IS NOT NULL THEN
         INSERT INTO idempotency.policy (scope_pattern, since, memory_before, dropped)
-        VALUES (idem_policy_drop.scope_pattern, past.since, past.before, true);
+        VALUES (pattern, past.since, past.before, true);
     END IF;
-    PERFORM idempotency.remove_past_policies(scope_pattern, now);
-    PERFORM idempotency.write_audit('policy_drop', scope_pattern, before => old, reason => reason);
+    PERFORM idempotency.remove_past_policies(pattern, now);
+    PERFORM idempotency.write_audit('policy_drop', pattern, before => before, reason => reason);
     RETURN true;
 END
 

@@ -29,14 +29,7 @@ INSERT INTO idempotency.removal SELECT generate_series(0, 63);
 
 -- A policy with the settings and defaults filled in. Spans are microseconds.
 CREATE TYPE idempotency.in_force AS (
-    ttl bigint, retention bigint, max_ttl bigint, lease bigint, max_lease bigint, wait bigint,
-    max_attempts integer, retry_base bigint, retry_cap bigint, retry_jitter text,
-    on_missing_key text, derive_window bigint, principal_required boolean,
-    fingerprint_required boolean, store_request boolean, on_lease_expiry text,
-    unknown_retry_after bigint, abandon_after bigint, on_abandon text, max_body_bytes bigint,
-    on_large_body text, fingerprint_fields text[], exclude_fields text[], drop_headers text[],
-    final_errors text[], error_statuses jsonb, allowed_role name, keep_history boolean,
-    encrypt boolean, transactional_only boolean, reason_required boolean, max_open_claims integer
+    /*TYPES_IN_FORCE*/
 );
 
 -- Spans and limits of a first attempt by a plain policy.

@@ -36,9 +36,8 @@ DECLARE
     before jsonb;
     one text;
 BEGIN
-    IF role IS NULL THEN
-        PERFORM idempotency.refuse('role must not be null', NULL, 'Pass a value.', '22004');
-    ELSIF current_setting('transaction_read_only') = 'on' THEN
+    PERFORM idempotency.check_given('role', role IS NOT NULL);
+    IF current_setting('transaction_read_only') = 'on' THEN
         RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s in a read-only transaction', function);
     END IF;
     PERFORM idempotency.check_reason(reason);
