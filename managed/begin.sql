@@ -4,6 +4,36 @@
 -- then writes is the truth: an insertion meets the unique index, and an update names the version that was
 -- seen. So a session that ignores the lock can't break "once".
 
+-- The record of a key; null: none.
+CREATE FUNCTION idempotency.record_of(key text, scope text, principal text) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+DECLARE
+    r idempotency.record;
+BEGIN
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = record_of.key AND t.scope = record_of.scope AND t.principal = record_of.principal;
+    RETURN r;
+END $$;
+
+-- Refuses a record that the module has encrypted.
+CREATE FUNCTION idempotency.check_readable(r idempotency.record) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+END $$;
+
+-- Whether this transaction has an open claim on a record.
+CREATE FUNCTION idempotency.is_own_claim(r idempotency.record) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT coalesce((r).open_claim IN ('o', 't', 'q', 'r', 'l')
+                AND (r).written_in = pg_current_xact_id_if_assigned(), false) $$;
+
+-- Whether the key of a record was derived from the request.
+CREATE FUNCTION idempotency.is_derived(r idempotency.record) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+SELECT coalesce((r).fingerprint_of & 8 <> 0, false) $$;
+
+-- A setting of the server that is a span, in milliseconds.
+CREATE FUNCTION idempotency.server_ms(of_setting text) RETURNS bigint LANGUAGE sql STABLE AS $$
+SELECT s.setting::bigint FROM pg_settings s WHERE s.name = of_setting $$;
+
 -- The lock of a key. The seed is secret, so that clients can't compute keys that share a lock.
 CREATE FUNCTION idempotency.lock_of(key text, scope text, principal text) RETURNS integer
     LANGUAGE plpgsql STABLE AS $$
@@ -292,36 +322,37 @@ BEGIN
     END IF;
     IF old.token IS NULL THEN
         INSERT INTO idempotency.record SELECT n.* ON CONFLICT DO NOTHING;
-    ELSE
-        IF NOT q.once THEN
-            old.before := NULL;
-            n.before := idempotency.packed(old);
-        END IF;
-        n := idempotency.replace_record(n, old);
-        RETURN n;
+        RETURN CASE WHEN FOUND THEN n END;
+    ELSIF NOT q.once THEN
+        old.before := NULL;
+        n.before := idempotency.packed(old);
     END IF;
-    IF NOT FOUND THEN RETURN NULL; END IF;
-    RETURN n;
+    RETURN CASE WHEN idempotency.replace_record(n, old) THEN n END;
 END $$;
 
--- Replaces a record if it still is the version that was seen. Null if it is not.
-CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record, any_lease boolean DEFAULT false)
-    RETURNS idempotency.record LANGUAGE plpgsql AS $$
+-- Whether a row still is the version of a record that was seen.
+CREATE FUNCTION idempotency.is_version(t idempotency.record, seen idempotency.record, any_lease boolean)
+    RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+SELECT (t).token = (seen).token AND (t).status = (seen).status
+       AND (any_lease OR (t).lease_until IS NOT DISTINCT FROM (seen).lease_until
+                         AND (t).if_silent = (seen).if_silent) $$;
+
+-- Replaces a record if it still is the version that was seen; else false.
+CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record,
+                                           any_lease boolean DEFAULT false) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
+    n.written_in := pg_current_xact_id();
     UPDATE idempotency.record t SET (/*CHANGED_COLUMNS*/) = ROW(/*NEW_VALUES*/)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
-       AND t.token = old.token AND t.status = old.status
-       AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent));
-    IF FOUND THEN RETURN n; END IF;
-    IF EXISTS (SELECT FROM idempotency.record t
-                WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
-                  AND t.token = old.token AND t.status = old.status
-                  AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent))) THEN
+       AND idempotency.is_version(t, old, any_lease);
+    IF FOUND THEN
+        RETURN true;
+    ELSIF idempotency.is_version(idempotency.record_of(old.key, old.scope, old.principal), old, any_lease) THEN
         PERFORM idempotency.refuse('the record of this key could not be written',
             'A trigger or rule on idempotency.record dropped the row.',
             'Drop the trigger or rule, or let it keep every row.', '55000');
     END IF;
-    RETURN NULL;
+    RETURN false;
 END $$;
 
 ---- waiting ----
@@ -339,7 +370,7 @@ CREATE FUNCTION idempotency.wait_for_lock(q idempotency.question, p idempotency.
     RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     before constant text := current_setting('lock_timeout');
-    of_user constant bigint := (SELECT s.setting::bigint FROM pg_settings s WHERE s.name = 'lock_timeout');
+    of_user constant bigint := idempotency.server_ms('lock_timeout');
     ours constant bigint := greatest(1, micros / 1000);
     is_ours constant boolean := ours <= 86400000 AND (of_user = 0 OR of_user > ours);
     r idempotency.record;
@@ -347,7 +378,7 @@ BEGIN
     IF is_ours THEN PERFORM set_config('lock_timeout', ours || 'ms', true); END IF;
     PERFORM pg_advisory_xact_lock(18756, lock);
     PERFORM set_config('lock_timeout', before, true);
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+    r := idempotency.record_of(q.key, q.scope, q.principal);
     IF idempotency.execution_of(idempotency.reason_for(r, q, p, clock_timestamp())) IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'the lock is given back';
     END IF;
@@ -385,15 +416,21 @@ END $$;
 CREATE FUNCTION idempotency.snapshot_is_fixed() RETURNS boolean
     LANGUAGE sql STABLE AS $$ SELECT current_setting('transaction_isolation') IN ('repeatable read', 'serializable') $$;
 
+-- The newest version of a record, after its lock.
+CREATE FUNCTION idempotency.locked_record(key text, scope text, principal text) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
+    RETURN idempotency.newest_record(key, scope, principal);
+END $$;
+
 -- The newest version of a record. The record, for a caller that has the lock of its key.
 CREATE FUNCTION idempotency.newest_record(key text, scope text, principal text) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 DECLARE
-    r idempotency.record;
+    r constant idempotency.record := idempotency.record_of(key, scope, principal);
 BEGIN
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = newest_record.key AND t.scope = newest_record.scope
-                                                AND t.principal = newest_record.principal;
-    PERFORM idempotency.require_newest(key, scope, principal, NOT FOUND);
+    PERFORM idempotency.require_newest(key, scope, principal, r.token IS NULL);
     RETURN r;
 END $$;
 
@@ -422,10 +459,10 @@ BEGIN
     q := idempotency.settle(q, p);
     gave_way := false;
     LOOP
-        SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+        r := idempotency.record_of(q.key, q.scope, q.principal);
         now := clock_timestamp();
         left_us := CASE WHEN q.wait IS NOT NULL THEN q.wait - idempotency.since(now, started) END;
-        IF r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned() THEN
+        IF idempotency.is_own_claim(r) THEN
             reason := CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END;
             RETURN;
         END IF;
@@ -474,8 +511,8 @@ BEGIN
         -- A lease ends without a signal, so this looks again and again. It honours lock_timeout.
         IF lease_wait IS NULL THEN
             lease_wait := clock_timestamp();
-            lock_timeout := (SELECT s.setting::bigint * 1000 FROM pg_settings s WHERE s.name = 'lock_timeout');
-            deadlock_timeout := (SELECT s.setting::bigint * 1000 FROM pg_settings s WHERE s.name = 'deadlock_timeout');
+            lock_timeout := idempotency.server_ms('lock_timeout') * 1000;
+            deadlock_timeout := idempotency.server_ms('deadlock_timeout') * 1000;
             next_check := idempotency.after(lease_wait, deadlock_timeout);
         END IF;
         IF lock_timeout > 0 AND idempotency.since(clock_timestamp(), lease_wait) >= lock_timeout THEN
@@ -507,33 +544,34 @@ CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.quest
         now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown');
 
 -- The answer as its caller sees it. Only who executes sees the token.
-CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question, p idempotency.in_force,
-                                  now timestamptz)
-    RETURNS @extschema@.idem_claim LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question,
+                                  p idempotency.in_force, now timestamptz) RETURNS @extschema@.idem_claim
+    LANGUAGE plpgsql AS $$
 DECLARE
-    outcome text := idempotency.outcome_of(reason);
-    executes boolean := outcome = 'execute';
-    result boolean := outcome = 'replay' OR (executes AND r.status <> 'i');
-    error boolean := outcome IN ('execute', 'replay', 'retry_later', 'exhausted');
-    status "char" := CASE WHEN r.status = 'i' AND NOT executes THEN idempotency.status_at(r.status, r.attempt,
-        idempotency.lives(r, now),
-        r.retained_until, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
-        now, p.max_attempts, p.on_lease_expiry = 'unknown') ELSE r.status END;
+    outcome constant text := idempotency.outcome_of(reason);
+    executes constant boolean := outcome = 'execute';
+    claim @extschema@.idem_claim;
 BEGIN
-    IF r.sealed_by IS NOT NULL THEN
-        PERFORM idempotency.refuse_encryption();
-    ELSIF r.token IS NULL THEN
-        RETURN ROW(outcome, q.key, q.scope, q.principal, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            NULL, NULL, CASE WHEN reason = 'held' THEN 1 END, NULL, NULL, NULL, NULL)::@extschema@.idem_claim;
+    IF r.token IS NULL THEN
+        claim.outcome := outcome;
+        claim.key := q.key; claim.scope := q.scope; claim.principal := q.principal;
+        claim.retry_after := CASE WHEN reason = 'held' THEN 1 END;
+        RETURN claim;
     END IF;
-    RETURN ROW(outcome, r.key, r.scope, r.principal, CASE WHEN executes THEN r.token END, r.attempt,
-        idempotency.status_word(status),
-        CASE WHEN result THEN r.status_code END, CASE WHEN result THEN r.headers END, CASE WHEN result THEN r.body END,
-        CASE WHEN result THEN r.body_omitted END, CASE WHEN error THEN r.error END, NULL,
-        CASE WHEN executes THEN r.recovery_point END, CASE WHEN executes THEN r.state END, r.holder,
-        CASE WHEN NOT executes THEN idempotency.retry_after(reason, r.lease_until, r.next_attempt_at,
-            now, p.unknown_retry_after) / 1e6 END,
-        r.created_at, r.finished_at, r.lease_until, r.expires_at)::@extschema@.idem_claim;
+    PERFORM idempotency.check_readable(r);
+    claim := idempotency.claim_of(outcome, CASE WHEN executes THEN r.token END, idempotency.status_word(
+        CASE WHEN executes THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
+    claim.body_omitted := r.body_omitted;
+    IF NOT (outcome = 'replay' OR executes AND r.status <> 'i') THEN
+        claim.status_code := NULL; claim.headers := NULL; claim.body := NULL; claim.body_omitted := NULL;
+    END IF;
+    IF outcome NOT IN ('execute', 'replay', 'retry_later', 'exhausted') THEN claim.error := NULL; END IF;
+    IF NOT executes THEN
+        claim.recovery_point := NULL; claim.state := NULL;
+        claim.retry_after := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, now,
+                                                     p.unknown_retry_after) / 1e6;
+    END IF;
+    RETURN claim;
 END $$;
 
 -- Whether the claim of a record lives.
@@ -542,19 +580,25 @@ CREATE FUNCTION idempotency.lives(r idempotency.record, now timestamptz) RETURNS
     RETURN coalesce((r).status = 'i' AND now < (r).lease_until, false)
        AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start);
 
--- The status now, by the policy of the claim.
+-- The status of a record now, by the policy of its claim.
 CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char" LANGUAGE plpgsql VOLATILE
-    RETURN idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
-    (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
+    RETURN idempotency.status_by(r, NULL, clock_timestamp());
+
+-- The status of a record by a policy.
+CREATE FUNCTION idempotency.status_by(r idempotency.record, p idempotency.in_force, now timestamptz) RETURNS "char"
+    LANGUAGE plpgsql VOLATILE
+    RETURN idempotency.status_at(r.status, r.attempt, idempotency.lives(r, now), r.retained_until, r.if_silent,
+        idempotency.is_derived(r), now, coalesce(p.max_attempts, 0), coalesce(p.on_lease_expiry = 'unknown', false));
 
 ---- the short way ----
 
 -- A record with an answer, as the holder of its claim sees it.
-CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record) RETURNS @extschema@.idem_claim
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status, (r).status_code, (r).headers, (r).body,
-           CASE WHEN (r).finished_at IS NOT NULL THEN (r).body_omitted END, (r).error, NULL, (r).recovery_point, (r).state,
-           (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
+CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record)
+    RETURNS @extschema@.idem_claim LANGUAGE sql IMMUTABLE AS $$
+SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status, (r).status_code, (r).headers,
+           (r).body, CASE WHEN (r).finished_at IS NOT NULL THEN (r).body_omitted END, (r).error, NULL,
+           (r).recovery_point, (r).state, (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until,
+           (r).expires_at)::@extschema@.idem_claim $$;
 
 -- A replay, or the grant of a new key, in a plain case. A call for a key that is answered or new, where the
 -- policy is plain. Null: the call goes the long way, which would answer the same. A statement is initialized
@@ -671,7 +715,7 @@ BEGIN
         PERFORM idempotency.check_name(holder, 'holder');
     END IF;
     PERFORM idempotency.check_moment(first_sent, 'first_sent');
-    PERFORM idempotency.check_writable(function);
+    IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
     RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
         idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'),
         idempotency.checked_span(wait, 'wait', 1, true), first_sent, idempotency.checked_span(derive, 'derive'),
@@ -730,16 +774,16 @@ SELECT idempotency.refuse('this transaction already has an open claim on this ke
 --: idem_get plpgsql definer
 DECLARE
     r idempotency.record;
+    claim @extschema@.idem_claim;
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    PERFORM idempotency.policy_for(scope COLLATE "C");
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = idem_get.key COLLATE "C" AND t.scope = idem_get.scope COLLATE "C"
-                                                AND t.principal = idem_get.principal COLLATE "C";
-    IF NOT FOUND THEN RETURN NULL; END IF;
-    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
-    RETURN ROW(NULL::text, r.key, r.scope, r.principal, NULL::bigint, r.attempt, idempotency.status_word(idempotency.status_now(r)),
-        r.status_code, r.headers, r.body, r.body_omitted, r.error, r.reference, r.recovery_point, r.state, r.holder,
-        NULL, r.created_at, r.finished_at, r.lease_until, r.expires_at)::@extschema@.idem_claim;
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.policy_for(scope COLLATE "C");
+    r := idempotency.record_of(key COLLATE "C", scope, principal);
+    IF r.token IS NULL THEN RETURN NULL; END IF;
+    PERFORM idempotency.check_readable(r);
+    claim := idempotency.claim_of(NULL, NULL, idempotency.status_word(idempotency.status_now(r)), r);
+    claim.reference := r.reference;
+    claim.body_omitted := r.body_omitted;
+    RETURN claim;
 END
 
 ---- at the end of the transaction ----

@@ -29,10 +29,6 @@ CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS 
 
 ---- what a record says when an attempt has ended: each function is one of result.cpp ----
 
--- Whether the key was derived from the request.
-CREATE FUNCTION idempotency.is_derived(r idempotency.record) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce((r).fingerprint_of & 8 <> 0, false) $$;
-
 -- Puts status and time of an end into a record.
 CREATE FUNCTION idempotency.mark_ended(r idempotency.record, status "char") RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
@@ -205,10 +201,9 @@ CREATE FUNCTION idempotency.find_claim(key text, scope text, principal text, tok
 DECLARE
     own boolean;
 BEGIN
-    SELECT * INTO r FROM idempotency.record t
-     WHERE t.key = find_claim.key AND t.scope = find_claim.scope AND t.principal = find_claim.principal;
+    r := idempotency.record_of(key, scope, principal);
     own := coalesce(r.open_claim IS NOT NULL AND r.written_in = pg_current_xact_id_if_assigned(), false);
-    open := own AND r.open_claim IN ('o', 't', 'q', 'r', 'l');
+    open := idempotency.is_own_claim(r);
     ended := false;
     IF open AND token <> r.token THEN
         PERFORM idempotency.raise_claim_lost();
@@ -220,8 +215,7 @@ BEGIN
         token := r.token;
     END IF;
     IF token IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-        r := idempotency.newest_record(key, scope, principal);
+        r := idempotency.locked_record(key, scope, principal);
     END IF;
     IF r.token IS NULL THEN
         PERFORM idempotency.raise_no_claim();
@@ -230,9 +224,8 @@ BEGIN
                                    'Pass the token that idem_begin returned.', '22004');
     ELSIF token <> r.token THEN
         PERFORM idempotency.raise_claim_lost();
-    ELSIF r.sealed_by IS NOT NULL THEN
-        PERFORM idempotency.refuse_encryption();
     END IF;
+    PERFORM idempotency.check_readable(r);
     ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
 END $$;
 
@@ -245,11 +238,9 @@ SELECT idempotency.refuse('claim on this key is lost', 'The token does not match
 CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    n.written_in := pg_current_xact_id();
     n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
     n.before := CASE WHEN open AND NOT ends THEN old.before END;
-    n := idempotency.replace_record(n, old, any_lease => true);
-    IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.raise_overtaken(); END IF;
 END $$;
 
 -- Ends a claim: as completed, failed for good or for now, or unknown.
@@ -428,10 +419,10 @@ BEGIN
         r := idempotency.unpacked((claim.r).before);
         r.before := (claim.r).token;
         IF r.status = 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
-        r.written_in := pg_current_xact_id();
         r.open_claim := 'g';
-        r := idempotency.replace_record(r, claim.r, any_lease => true);
-        IF r.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+        IF NOT idempotency.replace_record(r, claim.r, any_lease => true) THEN
+            PERFORM idempotency.raise_overtaken();
+        END IF;
     ELSIF claim.open OR r.attempt = 1 THEN
         IF NOT claim.open THEN PERFORM idempotency.keep_attempt(p, r, 'released'); END IF;
         PERFORM idempotency.remove_record(r);
@@ -457,8 +448,8 @@ BEGIN
     IF NOT FOUND THEN PERFORM idempotency.raise_overtaken(); END IF;
     -- Also of a claim that this transaction began: its other work is not undone.
     UPDATE idempotency.removal m SET removed_in = pg_current_xact_id(),
-           forgotten_in = CASE WHEN r.written_in = pg_current_xact_id() AND r.open_claim IN ('o', 't', 'q', 'r', 'l')
-                                    AND r.before IS NULL THEN m.forgotten_in ELSE pg_current_xact_id() END
+           forgotten_in = CASE WHEN idempotency.is_own_claim(r) AND r.before IS NULL THEN m.forgotten_in
+                               ELSE pg_current_xact_id() END
      WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
 END $$;
 

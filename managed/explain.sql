@@ -13,13 +13,8 @@ DECLARE
         "wait": "default_wait", "max_body_bytes": "max_body_bytes"}';
     speakers jsonb;
     said record;
-    fault text := idempotency.unusable_column(p);
 BEGIN
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('the policy of this scope is not valid',
-            format('idem_policy_set does not accept the value of its %s.', fault),
-            'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
-    END IF;
+    PERFORM idempotency.check_usable(p);
     SELECT jsonb_object_agg(o, CASE WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
                                     WHEN settings ? o THEN jsonb_build_array('setting', 'idempotency.' || (settings ->> o))
                                     ELSE '["default", null]' END)
@@ -43,25 +38,18 @@ BEGIN
         END IF;
     END LOOP;
     RETURN QUERY
-    SELECT a.attname::text, k.kind,
-           CASE k.kind
-               WHEN 'span' THEN CASE WHEN (a.attname = 'abandon_after' AND spans ->> a.attname = '0')
-                    OR (a.attname IN ('max_ttl', 'max_lease') AND (spans ->> a.attname)::bigint = 9223372036854775807) THEN NULL
-                    ELSE idempotency.days((spans ->> a.attname)::bigint)::text END
-               WHEN 'list' THEN CASE a.attname
-                    WHEN 'fingerprint_fields' THEN v.fingerprint_fields::text
-                    WHEN 'exclude_fields' THEN coalesce(v.exclude_fields, '{}')::text
-                    WHEN 'drop_headers' THEN coalesce(v.drop_headers, /*DROPPED_HEADERS*/)::text
-                    ELSE v.final_errors::text END
-               WHEN 'map' THEN coalesce(v.error_statuses, '{}')::text
-               ELSE CASE WHEN a.attname IN ('max_attempts', 'max_open_claims') AND spans ->> a.attname = '0' THEN NULL ELSE spans ->> a.attname END END,
-           speakers -> a.attname ->> 0, speakers -> a.attname ->> 1
-      FROM pg_attribute a,
-           LATERAL (SELECT CASE WHEN a.atttypid = 'interval'::regtype THEN 'span' WHEN a.atttypid = 'text[]'::regtype THEN 'list'
-                                WHEN a.atttypid = 'jsonb'::regtype THEN 'map' WHEN a.atttypid = 'boolean'::regtype THEN 'flag'
-                                WHEN a.atttypid = 'integer'::regtype THEN 'number' ELSE 'word' END AS kind) k
-     WHERE a.attrelid = 'idempotency.policy'::regclass AND a.attnum > 1 AND NOT a.attisdropped AND spans ? a.attname
-     ORDER BY a.attnum;
+    SELECT o.option, o.type,
+           CASE WHEN o.option IN ('abandon_after', 'max_attempts', 'max_open_claims') AND spans ->> o.option = '0'
+                     OR o.option IN ('max_ttl', 'max_lease') AND spans ->> o.option = '9223372036854775807' THEN NULL
+                WHEN o.type = 'span' THEN idempotency.days((spans ->> o.option)::bigint)::text
+                WHEN o.option = 'fingerprint_fields' THEN v.fingerprint_fields::text
+                WHEN o.option = 'exclude_fields' THEN coalesce(v.exclude_fields, '{}')::text
+                WHEN o.option = 'drop_headers' THEN coalesce(v.drop_headers, /*DROPPED_HEADERS*/)::text
+                WHEN o.option = 'final_errors' THEN v.final_errors::text
+                WHEN o.type = 'map' THEN coalesce(v.error_statuses, '{}')::text
+                ELSE spans ->> o.option END,
+           speakers -> o.option ->> 0, speakers -> o.option ->> 1
+      FROM idempotency.policy_options() o;
 END $$;
 
 --: idem_staff_policy plpgsql definer
@@ -113,18 +101,12 @@ DECLARE
     notes text[] := '{}';
     status "char";
     pause bigint;
-    is_last boolean;
-    given_up timestamptz;
     own boolean;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
-        PERFORM idempotency.refuse('invalid fingerprint', format('It has %s bytes; 1 to 64 are allowed.', octet_length(fingerprint)),
-                                   'Use idem_fingerprint(), or a digest of your own.');
-    END IF;
-    q := ROW('idem_explain()', key COLLATE "C", scope, principal, request, method, path, NULL, fingerprint, NULL,
-        idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'), idempotency.checked_span(wait, 'wait', 1, true),
-        idempotency.check_moment(first_sent, 'first_sent'), NULL, true, false, false, false, NULL, NULL, false, NULL, NULL, NULL, NULL);
+    q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, request, method, path, NULL,
+        fingerprint, NULL, ttl, lease, wait, first_sent, NULL, false, false, false, NULL, NULL);
+    q.without_request := true;
     IF show_values THEN
         RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'values of requests are not shown without the module',
             HINT = 'Omit show_values, and compare the column request of idempotency.records.';
@@ -137,10 +119,10 @@ BEGIN
       FROM pg_locks l LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction
      WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = 18756 AND l.objid = (lock::bigint & 4294967295)::oid
        AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+    r := idempotency.record_of(q.key, q.scope, q.principal);
     at := clock_timestamp();
-    own := r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned();
-    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    own := idempotency.is_own_claim(r);
+    PERFORM idempotency.check_readable(r);
     IF r.fingerprint IS NOT NULL AND q.fingerprint IS NOT NULL THEN
         same := idempotency.same_request(r, q, p);
         unlike := (coalesce(r.fingerprint_of, 0) # q.fingerprint_of) & 7;
@@ -171,20 +153,16 @@ BEGIN
         holder := jsonb_build_object('kind', 'session', 'pid', r.backend_pid) || idempotency.activity_of(r.backend_pid);
     END IF;
     IF r.token IS NOT NULL THEN
-        status := idempotency.status_at(r.status, r.attempt, idempotency.lives(r, at), r.retained_until, r.if_silent,
-            idempotency.is_derived(r), at, p.max_attempts, p.on_lease_expiry = 'unknown');
+        status := idempotency.status_by(r, p, at);
         request_seen := jsonb_strip_nulls(jsonb_build_object('same', same, 'not_comparable', incomparable,
             'stored', r.request IS NOT NULL, 'counted', to_jsonb(r.counted), 'left_out', to_jsonb(r.excluded)));
         IF r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN
-            is_last := r.if_silent <> 'u' AND p.on_lease_expiry <> 'unknown'
-                       AND (r.if_silent = 'x' OR (p.max_attempts > 0 AND r.attempt >= p.max_attempts));
-            given_up := idempotency.given_up_at(r, p, is_last);
             lease_seen := jsonb_strip_nulls(jsonb_build_object('seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
                 'left', idempotency.seconds(idempotency.since(r.lease_until, at)),
                 'overdue', idempotency.seconds(idempotency.since(at, r.lease_until)), 'held', r.backend_pid IS NOT NULL,
                 'session_lives', CASE WHEN r.backend_pid IS NOT NULL AND NOT standby
                                       THEN NOT idempotency.session_gone(r.backend_pid, r.backend_start) END,
-                'given_up_at', given_up));
+                'given_up_at', idempotency.given_up_at(r, p)));
         END IF;
     END IF;
     IF standby THEN

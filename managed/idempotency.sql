@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '23f470f9c2516a77';
+    digest constant text := 'b07fe1004d1e4142';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1716,6 +1716,19 @@ SELECT CASE
     WHEN EXISTS (SELECT FROM unnest((p).final_errors) e WHERE idempotency.may_be_final(e) IS NOT TRUE) THEN 'final_errors'
     WHEN NOT idempotency.are_error_statuses((p).error_statuses) THEN 'error_statuses' END $$;
 COMMENT ON FUNCTION idempotency.unusable_column IS 'the column of a policy that idem_policy_set would not accept; null: none';
+--; routine idempotency.check_usable
+-- Refuses a policy with a value that idem_policy_set would not accept.
+CREATE FUNCTION idempotency.check_usable(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    fault constant text := idempotency.unusable_column(p);
+BEGIN
+    IF fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('the policy of this scope is not valid',
+            format('idem_policy_set does not accept the value of its %s.', fault),
+            'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_usable IS 'refuses a policy with a value that idem_policy_set would not accept';
 --; routine idempotency.ttl_of
 -- The ttl of a policy.
 CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
@@ -1841,18 +1854,12 @@ COMMENT ON FUNCTION idempotency.refuse_encryption IS 'refuses a scope with encry
 CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
-    fault text;
 BEGIN
     IF p.scope_pattern IS NULL THEN
         RETURN idempotency.values_of(NULL);
-    END IF;
-    IF num_nonnulls(p.fingerprint_fields, p.exclude_fields, p.drop_headers, p.final_errors, p.error_statuses) > 0 THEN
-        fault := idempotency.unusable_column(p);
-        IF fault IS NOT NULL THEN
-            PERFORM idempotency.refuse('the policy of this scope is not valid',
-                format('idem_policy_set does not accept the value of its %s.', fault),
-                'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
-        END IF;
+    ELSIF num_nonnulls(p.fingerprint_fields, p.exclude_fields, p.drop_headers, p.final_errors,
+                       p.error_statuses) > 0 THEN
+        PERFORM idempotency.check_usable(p);
     END IF;
     IF p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = p.allowed_role) THEN
@@ -2379,13 +2386,48 @@ BEGIN
                           AND coalesce(a.backend_start = session_gone.backend_start, true));
 END $$;
 COMMENT ON FUNCTION idempotency.session_gone IS 'whether the session of a claim with hold has ended';
---; routine idempotency.lock_of
+--; routine idempotency.record_of
 -- From a question to an answer (src/claim/question.cpp, begin.cpp, grant.cpp, locks.cpp).
 --
 -- A call looks at the record, and only if that says "execute" tries the lock of the key. The row that it
 -- then writes is the truth: an insertion meets the unique index, and an update names the version that was
 -- seen. So a session that ignores the lock can't break "once".
 
+-- The record of a key; null: none.
+CREATE FUNCTION idempotency.record_of(key text, scope text, principal text) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+DECLARE
+    r idempotency.record;
+BEGIN
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = record_of.key AND t.scope = record_of.scope AND t.principal = record_of.principal;
+    RETURN r;
+END $$;
+COMMENT ON FUNCTION idempotency.record_of IS 'the record of a key; null: none';
+--; routine idempotency.check_readable
+-- Refuses a record that the module has encrypted.
+CREATE FUNCTION idempotency.check_readable(r idempotency.record) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_readable IS 'refuses a record that the module has encrypted';
+--; routine idempotency.is_own_claim
+-- Whether this transaction has an open claim on a record.
+CREATE FUNCTION idempotency.is_own_claim(r idempotency.record) RETURNS boolean LANGUAGE sql STABLE AS $$
+SELECT coalesce((r).open_claim IN ('o', 't', 'q', 'r', 'l')
+                AND (r).written_in = pg_current_xact_id_if_assigned(), false) $$;
+COMMENT ON FUNCTION idempotency.is_own_claim IS 'whether this transaction has an open claim on a record';
+--; routine idempotency.is_derived
+-- Whether the key of a record was derived from the request.
+CREATE FUNCTION idempotency.is_derived(r idempotency.record) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+SELECT coalesce((r).fingerprint_of & 8 <> 0, false) $$;
+COMMENT ON FUNCTION idempotency.is_derived IS 'whether the key of a record was derived from the request';
+--; routine idempotency.server_ms
+-- A setting of the server that is a span, in milliseconds.
+CREATE FUNCTION idempotency.server_ms(of_setting text) RETURNS bigint LANGUAGE sql STABLE AS $$
+SELECT s.setting::bigint FROM pg_settings s WHERE s.name = of_setting $$;
+COMMENT ON FUNCTION idempotency.server_ms IS 'a setting of the server that is a span, in milliseconds';
+--; routine idempotency.lock_of
 -- The lock of a key. The seed is secret, so that clients can't compute keys that share a lock.
 CREATE FUNCTION idempotency.lock_of(key text, scope text, principal text) RETURNS integer
     LANGUAGE plpgsql STABLE AS $$
@@ -2692,39 +2734,41 @@ BEGIN
     END IF;
     IF old.token IS NULL THEN
         INSERT INTO idempotency.record SELECT n.* ON CONFLICT DO NOTHING;
-    ELSE
-        IF NOT q.once THEN
-            old.before := NULL;
-            n.before := idempotency.packed(old);
-        END IF;
-        n := idempotency.replace_record(n, old);
-        RETURN n;
+        RETURN CASE WHEN FOUND THEN n END;
+    ELSIF NOT q.once THEN
+        old.before := NULL;
+        n.before := idempotency.packed(old);
     END IF;
-    IF NOT FOUND THEN RETURN NULL; END IF;
-    RETURN n;
+    RETURN CASE WHEN idempotency.replace_record(n, old) THEN n END;
 END $$;
 COMMENT ON FUNCTION idempotency.grant_claim IS 'writes the row of a granted claim';
+--; routine idempotency.is_version
+-- Whether a row still is the version of a record that was seen.
+CREATE FUNCTION idempotency.is_version(t idempotency.record, seen idempotency.record, any_lease boolean)
+    RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+SELECT (t).token = (seen).token AND (t).status = (seen).status
+       AND (any_lease OR (t).lease_until IS NOT DISTINCT FROM (seen).lease_until
+                         AND (t).if_silent = (seen).if_silent) $$;
+COMMENT ON FUNCTION idempotency.is_version IS 'whether a row still is the version of a record that was seen';
 --; routine idempotency.replace_record
--- Replaces a record if it still is the version that was seen. Null if it is not.
-CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record, any_lease boolean DEFAULT false)
-    RETURNS idempotency.record LANGUAGE plpgsql AS $$
+-- Replaces a record if it still is the version that was seen; else false.
+CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record,
+                                           any_lease boolean DEFAULT false) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
+    n.written_in := pg_current_xact_id();
     UPDATE idempotency.record t SET (status, if_silent, body_omitted, omit_large_body, status_code, attempt, body_limit, token, lease_us, backend_pid, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, next_attempt_at, finished_at, backend_start, fingerprint, operation, headers, body, error, reference, recovery_point, state, holder, request, method, path, counted, excluded, resolved_by, sealed_by, salt, sealed_fingerprint, sealed_headers, sealed_body, sealed_error, sealed_reference, sealed_recovery_point, sealed_state, sealed_holder, sealed_request, sealed_method, sealed_path, written_in, open_claim, before) = ROW(n.status, n.if_silent, n.body_omitted, n.omit_large_body, n.status_code, n.attempt, n.body_limit, n.token, n.lease_us, n.backend_pid, n.fingerprint_of, n.created_at, n.claimed_at, n.expires_at, n.retained_until, n.lease_until, n.next_attempt_at, n.finished_at, n.backend_start, n.fingerprint, n.operation, n.headers, n.body, n.error, n.reference, n.recovery_point, n.state, n.holder, n.request, n.method, n.path, n.counted, n.excluded, n.resolved_by, n.sealed_by, n.salt, n.sealed_fingerprint, n.sealed_headers, n.sealed_body, n.sealed_error, n.sealed_reference, n.sealed_recovery_point, n.sealed_state, n.sealed_holder, n.sealed_request, n.sealed_method, n.sealed_path, n.written_in, n.open_claim, n.before)
      WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
-       AND t.token = old.token AND t.status = old.status
-       AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent));
-    IF FOUND THEN RETURN n; END IF;
-    IF EXISTS (SELECT FROM idempotency.record t
-                WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
-                  AND t.token = old.token AND t.status = old.status
-                  AND (any_lease OR (t.lease_until IS NOT DISTINCT FROM old.lease_until AND t.if_silent = old.if_silent))) THEN
+       AND idempotency.is_version(t, old, any_lease);
+    IF FOUND THEN
+        RETURN true;
+    ELSIF idempotency.is_version(idempotency.record_of(old.key, old.scope, old.principal), old, any_lease) THEN
         PERFORM idempotency.refuse('the record of this key could not be written',
             'A trigger or rule on idempotency.record dropped the row.',
             'Drop the trigger or rule, or let it keep every row.', '55000');
     END IF;
-    RETURN NULL;
+    RETURN false;
 END $$;
-COMMENT ON FUNCTION idempotency.replace_record IS 'replaces a record if it still is the version that was seen';
+COMMENT ON FUNCTION idempotency.replace_record IS 'replaces a record if it still is the version that was seen; else false';
 --; routine idempotency.is_waited_for
 ---- waiting ----
 
@@ -2742,7 +2786,7 @@ CREATE FUNCTION idempotency.wait_for_lock(q idempotency.question, p idempotency.
     RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     before constant text := current_setting('lock_timeout');
-    of_user constant bigint := (SELECT s.setting::bigint FROM pg_settings s WHERE s.name = 'lock_timeout');
+    of_user constant bigint := idempotency.server_ms('lock_timeout');
     ours constant bigint := greatest(1, micros / 1000);
     is_ours constant boolean := ours <= 86400000 AND (of_user = 0 OR of_user > ours);
     r idempotency.record;
@@ -2750,7 +2794,7 @@ BEGIN
     IF is_ours THEN PERFORM set_config('lock_timeout', ours || 'ms', true); END IF;
     PERFORM pg_advisory_xact_lock(18756, lock);
     PERFORM set_config('lock_timeout', before, true);
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+    r := idempotency.record_of(q.key, q.scope, q.principal);
     IF idempotency.execution_of(idempotency.reason_for(r, q, p, clock_timestamp())) IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'the lock is given back';
     END IF;
@@ -2790,16 +2834,23 @@ COMMENT ON FUNCTION idempotency.require_newest IS 'refuses to answer from an old
 CREATE FUNCTION idempotency.snapshot_is_fixed() RETURNS boolean
     LANGUAGE sql STABLE AS $$ SELECT current_setting('transaction_isolation') IN ('repeatable read', 'serializable') $$;
 COMMENT ON FUNCTION idempotency.snapshot_is_fixed IS 'whether the transaction has one snapshot for all statements';
+--; routine idempotency.locked_record
+-- The newest version of a record, after its lock.
+CREATE FUNCTION idempotency.locked_record(key text, scope text, principal text) RETURNS idempotency.record
+    LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
+    RETURN idempotency.newest_record(key, scope, principal);
+END $$;
+COMMENT ON FUNCTION idempotency.locked_record IS 'the newest version of a record, after its lock';
 --; routine idempotency.newest_record
 -- The newest version of a record. The record, for a caller that has the lock of its key.
 CREATE FUNCTION idempotency.newest_record(key text, scope text, principal text) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 DECLARE
-    r idempotency.record;
+    r constant idempotency.record := idempotency.record_of(key, scope, principal);
 BEGIN
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = newest_record.key AND t.scope = newest_record.scope
-                                                AND t.principal = newest_record.principal;
-    PERFORM idempotency.require_newest(key, scope, principal, NOT FOUND);
+    PERFORM idempotency.require_newest(key, scope, principal, r.token IS NULL);
     RETURN r;
 END $$;
 COMMENT ON FUNCTION idempotency.newest_record IS 'the newest version of a record';
@@ -2829,10 +2880,10 @@ BEGIN
     q := idempotency.settle(q, p);
     gave_way := false;
     LOOP
-        SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+        r := idempotency.record_of(q.key, q.scope, q.principal);
         now := clock_timestamp();
         left_us := CASE WHEN q.wait IS NOT NULL THEN q.wait - idempotency.since(now, started) END;
-        IF r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned() THEN
+        IF idempotency.is_own_claim(r) THEN
             reason := CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END;
             RETURN;
         END IF;
@@ -2881,8 +2932,8 @@ BEGIN
         -- A lease ends without a signal, so this looks again and again. It honours lock_timeout.
         IF lease_wait IS NULL THEN
             lease_wait := clock_timestamp();
-            lock_timeout := (SELECT s.setting::bigint * 1000 FROM pg_settings s WHERE s.name = 'lock_timeout');
-            deadlock_timeout := (SELECT s.setting::bigint * 1000 FROM pg_settings s WHERE s.name = 'deadlock_timeout');
+            lock_timeout := idempotency.server_ms('lock_timeout') * 1000;
+            deadlock_timeout := idempotency.server_ms('deadlock_timeout') * 1000;
             next_check := idempotency.after(lease_wait, deadlock_timeout);
         END IF;
         IF lock_timeout > 0 AND idempotency.since(clock_timestamp(), lease_wait) >= lock_timeout THEN
@@ -2918,33 +2969,34 @@ END $$;
 COMMENT ON FUNCTION idempotency.reason_for IS 'the reason of the answer that a look at the record gives';
 --; routine idempotency.shown
 -- The answer as its caller sees it. Only who executes sees the token.
-CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question, p idempotency.in_force,
-                                  now timestamptz)
-    RETURNS @extschema@.idem_claim LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question,
+                                  p idempotency.in_force, now timestamptz) RETURNS @extschema@.idem_claim
+    LANGUAGE plpgsql AS $$
 DECLARE
-    outcome text := idempotency.outcome_of(reason);
-    executes boolean := outcome = 'execute';
-    result boolean := outcome = 'replay' OR (executes AND r.status <> 'i');
-    error boolean := outcome IN ('execute', 'replay', 'retry_later', 'exhausted');
-    status "char" := CASE WHEN r.status = 'i' AND NOT executes THEN idempotency.status_at(r.status, r.attempt,
-        idempotency.lives(r, now),
-        r.retained_until, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
-        now, p.max_attempts, p.on_lease_expiry = 'unknown') ELSE r.status END;
+    outcome constant text := idempotency.outcome_of(reason);
+    executes constant boolean := outcome = 'execute';
+    claim @extschema@.idem_claim;
 BEGIN
-    IF r.sealed_by IS NOT NULL THEN
-        PERFORM idempotency.refuse_encryption();
-    ELSIF r.token IS NULL THEN
-        RETURN ROW(outcome, q.key, q.scope, q.principal, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            NULL, NULL, CASE WHEN reason = 'held' THEN 1 END, NULL, NULL, NULL, NULL)::@extschema@.idem_claim;
+    IF r.token IS NULL THEN
+        claim.outcome := outcome;
+        claim.key := q.key; claim.scope := q.scope; claim.principal := q.principal;
+        claim.retry_after := CASE WHEN reason = 'held' THEN 1 END;
+        RETURN claim;
     END IF;
-    RETURN ROW(outcome, r.key, r.scope, r.principal, CASE WHEN executes THEN r.token END, r.attempt,
-        idempotency.status_word(status),
-        CASE WHEN result THEN r.status_code END, CASE WHEN result THEN r.headers END, CASE WHEN result THEN r.body END,
-        CASE WHEN result THEN r.body_omitted END, CASE WHEN error THEN r.error END, NULL,
-        CASE WHEN executes THEN r.recovery_point END, CASE WHEN executes THEN r.state END, r.holder,
-        CASE WHEN NOT executes THEN idempotency.retry_after(reason, r.lease_until, r.next_attempt_at,
-            now, p.unknown_retry_after) / 1e6 END,
-        r.created_at, r.finished_at, r.lease_until, r.expires_at)::@extschema@.idem_claim;
+    PERFORM idempotency.check_readable(r);
+    claim := idempotency.claim_of(outcome, CASE WHEN executes THEN r.token END, idempotency.status_word(
+        CASE WHEN executes THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
+    claim.body_omitted := r.body_omitted;
+    IF NOT (outcome = 'replay' OR executes AND r.status <> 'i') THEN
+        claim.status_code := NULL; claim.headers := NULL; claim.body := NULL; claim.body_omitted := NULL;
+    END IF;
+    IF outcome NOT IN ('execute', 'replay', 'retry_later', 'exhausted') THEN claim.error := NULL; END IF;
+    IF NOT executes THEN
+        claim.recovery_point := NULL; claim.state := NULL;
+        claim.retry_after := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, now,
+                                                     p.unknown_retry_after) / 1e6;
+    END IF;
+    RETURN claim;
 END $$;
 COMMENT ON FUNCTION idempotency.shown IS 'the answer as its caller sees it';
 --; routine idempotency.lives
@@ -2957,22 +3009,31 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.lives IS 'whether the claim of a record lives';
 --; routine idempotency.status_now
--- The status now, by the policy of the claim.
+-- The status of a record now, by the policy of its claim.
 CREATE FUNCTION idempotency.status_now(r idempotency.record) RETURNS "char" LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RETURN idempotency.status_at((r).status, (r).attempt, idempotency.lives(r, clock_timestamp()), (r).retained_until,
-    (r).if_silent, coalesce((r).fingerprint_of & 8 <> 0, false), clock_timestamp(), 0, false);
+    RETURN idempotency.status_by(r, NULL, clock_timestamp());
 END $$;
-COMMENT ON FUNCTION idempotency.status_now IS 'the status now, by the policy of the claim';
+COMMENT ON FUNCTION idempotency.status_now IS 'the status of a record now, by the policy of its claim';
+--; routine idempotency.status_by
+-- The status of a record by a policy.
+CREATE FUNCTION idempotency.status_by(r idempotency.record, p idempotency.in_force, now timestamptz) RETURNS "char"
+    LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN idempotency.status_at(r.status, r.attempt, idempotency.lives(r, now), r.retained_until, r.if_silent,
+        idempotency.is_derived(r), now, coalesce(p.max_attempts, 0), coalesce(p.on_lease_expiry = 'unknown', false));
+END $$;
+COMMENT ON FUNCTION idempotency.status_by IS 'the status of a record by a policy';
 --; routine idempotency.claim_of
 ---- the short way ----
 
 -- A record with an answer, as the holder of its claim sees it.
-CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record) RETURNS @extschema@.idem_claim
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status, (r).status_code, (r).headers, (r).body,
-           CASE WHEN (r).finished_at IS NOT NULL THEN (r).body_omitted END, (r).error, NULL, (r).recovery_point, (r).state,
-           (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until, (r).expires_at)::@extschema@.idem_claim $$;
+CREATE FUNCTION idempotency.claim_of(outcome text, token bigint, status text, r idempotency.record)
+    RETURNS @extschema@.idem_claim LANGUAGE sql IMMUTABLE AS $$
+SELECT ROW(outcome, (r).key, (r).scope, (r).principal, token, (r).attempt, status, (r).status_code, (r).headers,
+           (r).body, CASE WHEN (r).finished_at IS NOT NULL THEN (r).body_omitted END, (r).error, NULL,
+           (r).recovery_point, (r).state, (r).holder, NULL, (r).created_at, (r).finished_at, (r).lease_until,
+           (r).expires_at)::@extschema@.idem_claim $$;
 COMMENT ON FUNCTION idempotency.claim_of IS 'a record with an answer, as the holder of its claim sees it';
 --; routine idempotency.plain_answer
 -- A replay, or the grant of a new key, in a plain case. A call for a key that is answered or new, where the
@@ -3080,7 +3141,7 @@ BEGIN
         PERFORM idempotency.check_name(holder, 'holder');
     END IF;
     PERFORM idempotency.check_moment(first_sent, 'first_sent');
-    PERFORM idempotency.check_writable(function);
+    IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
     RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
         idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'),
         idempotency.checked_span(wait, 'wait', 1, true), first_sent, idempotency.checked_span(derive, 'derive'),
@@ -3285,14 +3346,9 @@ BEGIN
           '{Set-Cookie,Authorization,Proxy-Authenticate,WWW-Authenticate,Date,Content-Length,Connection,Keep-Alive,Proxy-Connection,TE,Trailer,Transfer-Encoding,Upgrade}'::text[])) d)) END;
 END $$;
 COMMENT ON FUNCTION idempotency.kept_headers IS 'headers without those that are dropped';
---; routine idempotency.is_derived
+--; routine idempotency.mark_ended
 ---- what a record says when an attempt has ended: each function is one of result.cpp ----
 
--- Whether the key was derived from the request.
-CREATE FUNCTION idempotency.is_derived(r idempotency.record) RETURNS boolean
-    LANGUAGE sql IMMUTABLE AS $$ SELECT coalesce((r).fingerprint_of & 8 <> 0, false) $$;
-COMMENT ON FUNCTION idempotency.is_derived IS 'whether the key was derived from the request';
---; routine idempotency.mark_ended
 -- Puts status and time of an end into a record.
 CREATE FUNCTION idempotency.mark_ended(r idempotency.record, status "char") RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
@@ -3479,10 +3535,9 @@ CREATE FUNCTION idempotency.find_claim(key text, scope text, principal text, tok
 DECLARE
     own boolean;
 BEGIN
-    SELECT * INTO r FROM idempotency.record t
-     WHERE t.key = find_claim.key AND t.scope = find_claim.scope AND t.principal = find_claim.principal;
+    r := idempotency.record_of(key, scope, principal);
     own := coalesce(r.open_claim IS NOT NULL AND r.written_in = pg_current_xact_id_if_assigned(), false);
-    open := own AND r.open_claim IN ('o', 't', 'q', 'r', 'l');
+    open := idempotency.is_own_claim(r);
     ended := false;
     IF open AND token <> r.token THEN
         PERFORM idempotency.raise_claim_lost();
@@ -3494,8 +3549,7 @@ BEGIN
         token := r.token;
     END IF;
     IF token IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-        r := idempotency.newest_record(key, scope, principal);
+        r := idempotency.locked_record(key, scope, principal);
     END IF;
     IF r.token IS NULL THEN
         PERFORM idempotency.raise_no_claim();
@@ -3504,9 +3558,8 @@ BEGIN
                                    'Pass the token that idem_begin returned.', '22004');
     ELSIF token <> r.token THEN
         PERFORM idempotency.raise_claim_lost();
-    ELSIF r.sealed_by IS NOT NULL THEN
-        PERFORM idempotency.refuse_encryption();
     END IF;
+    PERFORM idempotency.check_readable(r);
     ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
 END $$;
 COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of: open in this transaction, ended already, or committed and proven by its token';
@@ -3521,11 +3574,9 @@ COMMENT ON FUNCTION idempotency.raise_claim_lost IS 'refuses an old token';
 CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    n.written_in := pg_current_xact_id();
     n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
     n.before := CASE WHEN open AND NOT ends THEN old.before END;
-    n := idempotency.replace_record(n, old, any_lease => true);
-    IF n.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.raise_overtaken(); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.save IS 'writes a changed record of a claim';
 --; routine idempotency.end_claim
@@ -3680,8 +3731,8 @@ BEGIN
     IF NOT FOUND THEN PERFORM idempotency.raise_overtaken(); END IF;
     -- Also of a claim that this transaction began: its other work is not undone.
     UPDATE idempotency.removal m SET removed_in = pg_current_xact_id(),
-           forgotten_in = CASE WHEN r.written_in = pg_current_xact_id() AND r.open_claim IN ('o', 't', 'q', 'r', 'l')
-                                    AND r.before IS NULL THEN m.forgotten_in ELSE pg_current_xact_id() END
+           forgotten_in = CASE WHEN idempotency.is_own_claim(r) AND r.before IS NULL THEN m.forgotten_in
+                               ELSE pg_current_xact_id() END
      WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
 END $$;
 COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record, and leaves a trace for snapshots that may not know of it';
@@ -3829,14 +3880,15 @@ SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.
     'alive', CASE WHEN s.status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
   FROM (SELECT idempotency.status_now(r) AS status) s $$;
 COMMENT ON FUNCTION idempotency.state_of IS 'what the audit says of a record';
---; routine idempotency.own_open_claim
--- Whether this transaction has an open claim on a key.
-CREATE FUNCTION idempotency.own_open_claim(key text, scope text, principal text) RETURNS boolean
-    LANGUAGE sql VOLATILE AS $$
-SELECT EXISTS (SELECT FROM idempotency.record t WHERE t.key = own_open_claim.key AND t.scope = own_open_claim.scope
-    AND t.principal = own_open_claim.principal AND t.open_claim IN ('o', 't', 'q', 'r', 'l')
-    AND t.written_in = pg_current_xact_id_if_assigned()) $$;
-COMMENT ON FUNCTION idempotency.own_open_claim IS 'whether this transaction has an open claim on a key';
+--; routine idempotency.check_not_own
+-- Refuses a decision about a claim of this transaction.
+CREATE FUNCTION idempotency.check_not_own(key text, scope text, principal text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF idempotency.is_own_claim(idempotency.record_of(key, scope, principal)) THEN
+        PERFORM idempotency.raise_own_claim_open();
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.check_not_own IS 'refuses a decision about a claim of this transaction';
 --; routine idempotency.check_resolution
 -- Refuses values that do not go with the action: the caller would believe that they are stored.
 CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb, error text, reason text)
@@ -3896,10 +3948,9 @@ BEGIN
     IF again THEN r.next_attempt_at := r.finished_at; END IF;
     r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
     r := idempotency.keep_response(r, p, status_code, body, headers);
-    r.written_in := pg_current_xact_id();
     r.open_claim := NULL;
     r.before := NULL;
-    IF (idempotency.replace_record(r, old)).token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF NOT idempotency.replace_record(r, old) THEN PERFORM idempotency.raise_overtaken(); END IF;
     IF cut_off THEN
         PERFORM idempotency.keep_attempt(p, r, 'cut_off');
     ELSIF old.status IN ('i', 'u') THEN
@@ -3928,7 +3979,7 @@ CREATE FUNCTION idempotency.look_at_idle(key text, scope text, principal text, O
 BEGIN
     IF idempotency.closure_of(scope) IS NOT NULL THEN
         verdict := 'closed';
-    ELSIF idempotency.own_open_claim(key, scope, principal)
+    ELSIF idempotency.is_own_claim(idempotency.record_of(key, scope, principal))
           OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal)) THEN
         verdict := 'running';
     ELSE
@@ -4003,12 +4054,19 @@ BEGIN
     RETURN swept;
 END $$;
 COMMENT ON FUNCTION idempotency.sweep_young IS 'removes records that ended lately, and leaves a trace';
+--; routine idempotency.is_last
+-- Whether a claim is that of a last attempt, which no session takes over.
+CREATE FUNCTION idempotency.is_last(r idempotency.record, p idempotency.in_force) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT (r).if_silent <> 'u' AND (p).on_lease_expiry <> 'unknown'
+       AND ((r).if_silent = 'x' OR (p).max_attempts > 0 AND (r).attempt >= (p).max_attempts) $$;
+COMMENT ON FUNCTION idempotency.is_last IS 'whether a claim is that of a last attempt, which no session takes over';
 --; routine idempotency.given_up_at
 -- When a claim in progress is given up; null: by this policy never.
-CREATE FUNCTION idempotency.given_up_at(r idempotency.record, p idempotency.in_force, is_last boolean) RETURNS timestamptz
+CREATE FUNCTION idempotency.given_up_at(r idempotency.record, p idempotency.in_force) RETURNS timestamptz
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN (r).finished_at IS NOT NULL OR (r).lease_until IS NULL THEN NULL
-            WHEN (p).abandon_after = 0 THEN CASE WHEN is_last THEN (r).lease_until END
+            WHEN (p).abandon_after = 0 THEN CASE WHEN idempotency.is_last(r, p) THEN (r).lease_until END
             WHEN (p).on_abandon = 'unknown' AND (r).if_silent = 'u' THEN NULL
             ELSE idempotency.after((r).lease_until, (p).abandon_after) END $$;
 COMMENT ON FUNCTION idempotency.given_up_at IS 'when a claim in progress is given up; null: by this policy never';
@@ -4019,7 +4077,6 @@ DECLARE
     old idempotency.record;
     r idempotency.record;
     p idempotency.in_force;
-    is_last boolean;
     due timestamptz;
     abandoned bigint := 0;
 BEGIN
@@ -4032,15 +4089,13 @@ BEGIN
         EXIT WHEN abandoned >= most;
         CONTINUE WHEN idempotency.unusable_column(idempotency.policy_row(old.scope)) IS NOT NULL;
         p := idempotency.values_of(idempotency.policy_row(old.scope));
-        is_last := old.if_silent <> 'u' AND p.on_lease_expiry <> 'unknown'
-                   AND (old.if_silent = 'x' OR (p.max_attempts > 0 AND old.attempt >= p.max_attempts));
-        due := idempotency.given_up_at(old, p, is_last);
+        due := idempotency.given_up_at(old, p);
         CONTINUE WHEN due IS NULL OR due > clock_timestamp() OR p.encrypt
                    OR (old.backend_pid IS NOT NULL AND NOT idempotency.session_gone(old.backend_pid, old.backend_start))
                    OR (old.open_claim IS NOT NULL AND old.written_in = pg_current_xact_id_if_assigned())
                    OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(old.key, old.scope, old.principal));
         r := old;
-        IF is_last AND NOT (p.abandon_after <> 0 AND p.on_abandon <> 'release') THEN
+        IF idempotency.is_last(old, p) AND NOT (p.abandon_after <> 0 AND p.on_abandon <> 'release') THEN
             r := idempotency.mark_ended(r, 'x');
             r.lease_until := old.lease_until;
             r.error := old.error;
@@ -4054,10 +4109,9 @@ BEGIN
             IF r.status = 'r' THEN r.next_attempt_at := r.finished_at; END IF;
             r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
         END IF;
-        r.written_in := pg_current_xact_id();
         r.open_claim := NULL;
         r.before := NULL;
-        CONTINUE WHEN (idempotency.replace_record(r, old)).token IS NULL;
+        CONTINUE WHEN NOT idempotency.replace_record(r, old);
         abandoned := abandoned + 1;
         IF r.status = 'x' THEN
             PERFORM idempotency.keep_attempt(p, r, 'silent');
@@ -4300,13 +4354,8 @@ DECLARE
         "wait": "default_wait", "max_body_bytes": "max_body_bytes"}';
     speakers jsonb;
     said record;
-    fault text := idempotency.unusable_column(p);
 BEGIN
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('the policy of this scope is not valid',
-            format('idem_policy_set does not accept the value of its %s.', fault),
-            'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
-    END IF;
+    PERFORM idempotency.check_usable(p);
     SELECT jsonb_object_agg(o, CASE WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
                                     WHEN settings ? o THEN jsonb_build_array('setting', 'idempotency.' || (settings ->> o))
                                     ELSE '["default", null]' END)
@@ -4330,25 +4379,18 @@ BEGIN
         END IF;
     END LOOP;
     RETURN QUERY
-    SELECT a.attname::text, k.kind,
-           CASE k.kind
-               WHEN 'span' THEN CASE WHEN (a.attname = 'abandon_after' AND spans ->> a.attname = '0')
-                    OR (a.attname IN ('max_ttl', 'max_lease') AND (spans ->> a.attname)::bigint = 9223372036854775807) THEN NULL
-                    ELSE idempotency.days((spans ->> a.attname)::bigint)::text END
-               WHEN 'list' THEN CASE a.attname
-                    WHEN 'fingerprint_fields' THEN v.fingerprint_fields::text
-                    WHEN 'exclude_fields' THEN coalesce(v.exclude_fields, '{}')::text
-                    WHEN 'drop_headers' THEN coalesce(v.drop_headers, '{Set-Cookie,Authorization,Proxy-Authenticate,WWW-Authenticate,Date,Content-Length,Connection,Keep-Alive,Proxy-Connection,TE,Trailer,Transfer-Encoding,Upgrade}'::text[])::text
-                    ELSE v.final_errors::text END
-               WHEN 'map' THEN coalesce(v.error_statuses, '{}')::text
-               ELSE CASE WHEN a.attname IN ('max_attempts', 'max_open_claims') AND spans ->> a.attname = '0' THEN NULL ELSE spans ->> a.attname END END,
-           speakers -> a.attname ->> 0, speakers -> a.attname ->> 1
-      FROM pg_attribute a,
-           LATERAL (SELECT CASE WHEN a.atttypid = 'interval'::regtype THEN 'span' WHEN a.atttypid = 'text[]'::regtype THEN 'list'
-                                WHEN a.atttypid = 'jsonb'::regtype THEN 'map' WHEN a.atttypid = 'boolean'::regtype THEN 'flag'
-                                WHEN a.atttypid = 'integer'::regtype THEN 'number' ELSE 'word' END AS kind) k
-     WHERE a.attrelid = 'idempotency.policy'::regclass AND a.attnum > 1 AND NOT a.attisdropped AND spans ? a.attname
-     ORDER BY a.attnum;
+    SELECT o.option, o.type,
+           CASE WHEN o.option IN ('abandon_after', 'max_attempts', 'max_open_claims') AND spans ->> o.option = '0'
+                     OR o.option IN ('max_ttl', 'max_lease') AND spans ->> o.option = '9223372036854775807' THEN NULL
+                WHEN o.type = 'span' THEN idempotency.days((spans ->> o.option)::bigint)::text
+                WHEN o.option = 'fingerprint_fields' THEN v.fingerprint_fields::text
+                WHEN o.option = 'exclude_fields' THEN coalesce(v.exclude_fields, '{}')::text
+                WHEN o.option = 'drop_headers' THEN coalesce(v.drop_headers, '{Set-Cookie,Authorization,Proxy-Authenticate,WWW-Authenticate,Date,Content-Length,Connection,Keep-Alive,Proxy-Connection,TE,Trailer,Transfer-Encoding,Upgrade}'::text[])::text
+                WHEN o.option = 'final_errors' THEN v.final_errors::text
+                WHEN o.type = 'map' THEN coalesce(v.error_statuses, '{}')::text
+                ELSE spans ->> o.option END,
+           speakers -> o.option ->> 0, speakers -> o.option ->> 1
+      FROM idempotency.policy_options() o;
 END $$;
 COMMENT ON FUNCTION idempotency.options IS 'each option with its value, its source and the name of that';
 --; routine idempotency.seconds
@@ -4795,10 +4837,10 @@ BEGIN
         r := idempotency.unpacked((claim.r).before);
         r.before := (claim.r).token;
         IF r.status = 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
-        r.written_in := pg_current_xact_id();
         r.open_claim := 'g';
-        r := idempotency.replace_record(r, claim.r, any_lease => true);
-        IF r.token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+        IF NOT idempotency.replace_record(r, claim.r, any_lease => true) THEN
+            PERFORM idempotency.raise_overtaken();
+        END IF;
     ELSIF claim.open OR r.attempt = 1 THEN
         IF NOT claim.open THEN PERFORM idempotency.keep_attempt(p, r, 'released'); END IF;
         PERFORM idempotency.remove_record(r);
@@ -5010,16 +5052,16 @@ CREATE FUNCTION @extschema@.idem_get(
     AS $body$
 DECLARE
     r idempotency.record;
+    claim @extschema@.idem_claim;
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    PERFORM idempotency.policy_for(scope COLLATE "C");
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = idem_get.key COLLATE "C" AND t.scope = idem_get.scope COLLATE "C"
-                                                AND t.principal = idem_get.principal COLLATE "C";
-    IF NOT FOUND THEN RETURN NULL; END IF;
-    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
-    RETURN ROW(NULL::text, r.key, r.scope, r.principal, NULL::bigint, r.attempt, idempotency.status_word(idempotency.status_now(r)),
-        r.status_code, r.headers, r.body, r.body_omitted, r.error, r.reference, r.recovery_point, r.state, r.holder,
-        NULL, r.created_at, r.finished_at, r.lease_until, r.expires_at)::@extschema@.idem_claim;
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.policy_for(scope COLLATE "C");
+    r := idempotency.record_of(key COLLATE "C", scope, principal);
+    IF r.token IS NULL THEN RETURN NULL; END IF;
+    PERFORM idempotency.check_readable(r);
+    claim := idempotency.claim_of(NULL, NULL, idempotency.status_word(idempotency.status_now(r)), r);
+    claim.reference := r.reference;
+    claim.body_omitted := r.body_omitted;
+    RETURN claim;
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_get IS 'read a record and decide nothing; works on a standby';
@@ -5110,14 +5152,12 @@ BEGIN
     IF even_if_running AND action <> 'release' THEN
         PERFORM idempotency.refuse('invalid even_if_running', 'Only a release can meet a holder that is still running.', 'Omit it.');
     END IF;
-    IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
-    PERFORM idempotency.check_writable('idem_resolve()');
+    PERFORM idempotency.check_not_own(key COLLATE "C", scope, principal), idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
     PERFORM idempotency.require_reason(p, reason);
-    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
-    r := idempotency.newest_record(key COLLATE "C", scope, principal);
+    r := idempotency.locked_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
-    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    PERFORM idempotency.check_readable(r);
     IF action = 'release' AND even_if_running IS NOT TRUE AND idempotency.lives(r, clock_timestamp()) THEN
         PERFORM idempotency.refuse('the key is being executed',
             format('Its holder is %s. The lease ends at %s.',
@@ -5176,18 +5216,12 @@ DECLARE
     notes text[] := '{}';
     status "char";
     pause bigint;
-    is_last boolean;
-    given_up timestamptz;
     own boolean;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
-        PERFORM idempotency.refuse('invalid fingerprint', format('It has %s bytes; 1 to 64 are allowed.', octet_length(fingerprint)),
-                                   'Use idem_fingerprint(), or a digest of your own.');
-    END IF;
-    q := ROW('idem_explain()', key COLLATE "C", scope, principal, request, method, path, NULL, fingerprint, NULL,
-        idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'), idempotency.checked_span(wait, 'wait', 1, true),
-        idempotency.check_moment(first_sent, 'first_sent'), NULL, true, false, false, false, NULL, NULL, false, NULL, NULL, NULL, NULL);
+    q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, request, method, path, NULL,
+        fingerprint, NULL, ttl, lease, wait, first_sent, NULL, false, false, false, NULL, NULL);
+    q.without_request := true;
     IF show_values THEN
         RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'values of requests are not shown without the module',
             HINT = 'Omit show_values, and compare the column request of idempotency.records.';
@@ -5200,10 +5234,10 @@ BEGIN
       FROM pg_locks l LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction
      WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = 18756 AND l.objid = (lock::bigint & 4294967295)::oid
        AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
-    SELECT * INTO r FROM idempotency.record t WHERE t.key = q.key AND t.scope = q.scope AND t.principal = q.principal;
+    r := idempotency.record_of(q.key, q.scope, q.principal);
     at := clock_timestamp();
-    own := r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned();
-    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    own := idempotency.is_own_claim(r);
+    PERFORM idempotency.check_readable(r);
     IF r.fingerprint IS NOT NULL AND q.fingerprint IS NOT NULL THEN
         same := idempotency.same_request(r, q, p);
         unlike := (coalesce(r.fingerprint_of, 0) # q.fingerprint_of) & 7;
@@ -5234,20 +5268,16 @@ BEGIN
         holder := jsonb_build_object('kind', 'session', 'pid', r.backend_pid) || idempotency.activity_of(r.backend_pid);
     END IF;
     IF r.token IS NOT NULL THEN
-        status := idempotency.status_at(r.status, r.attempt, idempotency.lives(r, at), r.retained_until, r.if_silent,
-            idempotency.is_derived(r), at, p.max_attempts, p.on_lease_expiry = 'unknown');
+        status := idempotency.status_by(r, p, at);
         request_seen := jsonb_strip_nulls(jsonb_build_object('same', same, 'not_comparable', incomparable,
             'stored', r.request IS NOT NULL, 'counted', to_jsonb(r.counted), 'left_out', to_jsonb(r.excluded)));
         IF r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN
-            is_last := r.if_silent <> 'u' AND p.on_lease_expiry <> 'unknown'
-                       AND (r.if_silent = 'x' OR (p.max_attempts > 0 AND r.attempt >= p.max_attempts));
-            given_up := idempotency.given_up_at(r, p, is_last);
             lease_seen := jsonb_strip_nulls(jsonb_build_object('seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
                 'left', idempotency.seconds(idempotency.since(r.lease_until, at)),
                 'overdue', idempotency.seconds(idempotency.since(at, r.lease_until)), 'held', r.backend_pid IS NOT NULL,
                 'session_lives', CASE WHEN r.backend_pid IS NOT NULL AND NOT standby
                                       THEN NOT idempotency.session_gone(r.backend_pid, r.backend_start) END,
-                'given_up_at', given_up));
+                'given_up_at', idempotency.given_up_at(r, p)));
         END IF;
     END IF;
     IF standby THEN
@@ -5331,11 +5361,9 @@ DECLARE
     r idempotency.record;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_reason(reason);
-    IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
-    PERFORM idempotency.check_writable('idem_forget()');
-    PERFORM idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason);
-    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
-    r := idempotency.newest_record(key COLLATE "C", scope, principal);
+    PERFORM idempotency.check_not_own(key COLLATE "C", scope, principal), idempotency.check_writable('idem_forget()'),
+            idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason);
+    r := idempotency.locked_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN RETURN false; END IF;
     IF idempotency.lives(r, clock_timestamp()) THEN
         PERFORM idempotency.refuse('the key is being executed', 'The lease of its claim has not expired.',

@@ -25,12 +25,13 @@ SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.
     'alive', CASE WHEN s.status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
   FROM (SELECT idempotency.status_now(r) AS status) s $$;
 
--- Whether this transaction has an open claim on a key.
-CREATE FUNCTION idempotency.own_open_claim(key text, scope text, principal text) RETURNS boolean
-    LANGUAGE sql VOLATILE AS $$
-SELECT EXISTS (SELECT FROM idempotency.record t WHERE t.key = own_open_claim.key AND t.scope = own_open_claim.scope
-    AND t.principal = own_open_claim.principal AND t.open_claim IN ('o', 't', 'q', 'r', 'l')
-    AND t.written_in = pg_current_xact_id_if_assigned()) $$;
+-- Refuses a decision about a claim of this transaction.
+CREATE FUNCTION idempotency.check_not_own(key text, scope text, principal text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF idempotency.is_own_claim(idempotency.record_of(key, scope, principal)) THEN
+        PERFORM idempotency.raise_own_claim_open();
+    END IF;
+END $$;
 
 -- Refuses values that do not go with the action: the caller would believe that they are stored.
 CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb, error text, reason text)
@@ -87,10 +88,9 @@ BEGIN
     IF again THEN r.next_attempt_at := r.finished_at; END IF;
     r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
     r := idempotency.keep_response(r, p, status_code, body, headers);
-    r.written_in := pg_current_xact_id();
     r.open_claim := NULL;
     r.before := NULL;
-    IF (idempotency.replace_record(r, old)).token IS NULL THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF NOT idempotency.replace_record(r, old) THEN PERFORM idempotency.raise_overtaken(); END IF;
     IF cut_off THEN
         PERFORM idempotency.keep_attempt(p, r, 'cut_off');
     ELSIF old.status IN ('i', 'u') THEN
@@ -112,14 +112,12 @@ BEGIN
     IF even_if_running AND action <> 'release' THEN
         PERFORM idempotency.refuse('invalid even_if_running', 'Only a release can meet a holder that is still running.', 'Omit it.');
     END IF;
-    IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
-    PERFORM idempotency.check_writable('idem_resolve()');
+    PERFORM idempotency.check_not_own(key COLLATE "C", scope, principal), idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
     PERFORM idempotency.require_reason(p, reason);
-    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
-    r := idempotency.newest_record(key COLLATE "C", scope, principal);
+    r := idempotency.locked_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
-    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    PERFORM idempotency.check_readable(r);
     IF action = 'release' AND even_if_running IS NOT TRUE AND idempotency.lives(r, clock_timestamp()) THEN
         PERFORM idempotency.refuse('the key is being executed',
             format('Its holder is %s. The lease ends at %s.',
@@ -145,11 +143,9 @@ DECLARE
     r idempotency.record;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_reason(reason);
-    IF idempotency.own_open_claim(key COLLATE "C", scope, principal) THEN PERFORM idempotency.raise_own_claim_open(); END IF;
-    PERFORM idempotency.check_writable('idem_forget()');
-    PERFORM idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason);
-    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key COLLATE "C", scope, principal));
-    r := idempotency.newest_record(key COLLATE "C", scope, principal);
+    PERFORM idempotency.check_not_own(key COLLATE "C", scope, principal), idempotency.check_writable('idem_forget()'),
+            idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason);
+    r := idempotency.locked_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN RETURN false; END IF;
     IF idempotency.lives(r, clock_timestamp()) THEN
         PERFORM idempotency.refuse('the key is being executed', 'The lease of its claim has not expired.',
@@ -177,7 +173,7 @@ CREATE FUNCTION idempotency.look_at_idle(key text, scope text, principal text, O
 BEGIN
     IF idempotency.closure_of(scope) IS NOT NULL THEN
         verdict := 'closed';
-    ELSIF idempotency.own_open_claim(key, scope, principal)
+    ELSIF idempotency.is_own_claim(idempotency.record_of(key, scope, principal))
           OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal)) THEN
         verdict := 'running';
     ELSE

@@ -53,6 +53,18 @@ SELECT CASE
     WHEN EXISTS (SELECT FROM unnest((p).final_errors) e WHERE idempotency.may_be_final(e) IS NOT TRUE) THEN 'final_errors'
     WHEN NOT idempotency.are_error_statuses((p).error_statuses) THEN 'error_statuses' END $$;
 
+-- Refuses a policy with a value that idem_policy_set would not accept.
+CREATE FUNCTION idempotency.check_usable(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    fault constant text := idempotency.unusable_column(p);
+BEGIN
+    IF fault IS NOT NULL THEN
+        PERFORM idempotency.refuse('the policy of this scope is not valid',
+            format('idem_policy_set does not accept the value of its %s.', fault),
+            'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
+    END IF;
+END $$;
+
 -- The ttl of a policy.
 CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
 SELECT least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
@@ -132,18 +144,12 @@ END $$;
 CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force LANGUAGE plpgsql AS $$
 DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
-    fault text;
 BEGIN
     IF p.scope_pattern IS NULL THEN
         RETURN idempotency.values_of(NULL);
-    END IF;
-    IF num_nonnulls(p.fingerprint_fields, p.exclude_fields, p.drop_headers, p.final_errors, p.error_statuses) > 0 THEN
-        fault := idempotency.unusable_column(p);
-        IF fault IS NOT NULL THEN
-            PERFORM idempotency.refuse('the policy of this scope is not valid',
-                format('idem_policy_set does not accept the value of its %s.', fault),
-                'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
-        END IF;
+    ELSIF num_nonnulls(p.fingerprint_fields, p.exclude_fields, p.drop_headers, p.final_errors,
+                       p.error_statuses) > 0 THEN
+        PERFORM idempotency.check_usable(p);
     END IF;
     IF p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = p.allowed_role) THEN

@@ -60,11 +60,17 @@ BEGIN
     RETURN swept;
 END $$;
 
+-- Whether a claim is that of a last attempt, which no session takes over.
+CREATE FUNCTION idempotency.is_last(r idempotency.record, p idempotency.in_force) RETURNS boolean
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT (r).if_silent <> 'u' AND (p).on_lease_expiry <> 'unknown'
+       AND ((r).if_silent = 'x' OR (p).max_attempts > 0 AND (r).attempt >= (p).max_attempts) $$;
+
 -- When a claim in progress is given up; null: by this policy never.
-CREATE FUNCTION idempotency.given_up_at(r idempotency.record, p idempotency.in_force, is_last boolean) RETURNS timestamptz
+CREATE FUNCTION idempotency.given_up_at(r idempotency.record, p idempotency.in_force) RETURNS timestamptz
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN (r).finished_at IS NOT NULL OR (r).lease_until IS NULL THEN NULL
-            WHEN (p).abandon_after = 0 THEN CASE WHEN is_last THEN (r).lease_until END
+            WHEN (p).abandon_after = 0 THEN CASE WHEN idempotency.is_last(r, p) THEN (r).lease_until END
             WHEN (p).on_abandon = 'unknown' AND (r).if_silent = 'u' THEN NULL
             ELSE idempotency.after((r).lease_until, (p).abandon_after) END $$;
 
@@ -74,7 +80,6 @@ DECLARE
     old idempotency.record;
     r idempotency.record;
     p idempotency.in_force;
-    is_last boolean;
     due timestamptz;
     abandoned bigint := 0;
 BEGIN
@@ -87,15 +92,13 @@ BEGIN
         EXIT WHEN abandoned >= most;
         CONTINUE WHEN idempotency.unusable_column(idempotency.policy_row(old.scope)) IS NOT NULL;
         p := idempotency.values_of(idempotency.policy_row(old.scope));
-        is_last := old.if_silent <> 'u' AND p.on_lease_expiry <> 'unknown'
-                   AND (old.if_silent = 'x' OR (p.max_attempts > 0 AND old.attempt >= p.max_attempts));
-        due := idempotency.given_up_at(old, p, is_last);
+        due := idempotency.given_up_at(old, p);
         CONTINUE WHEN due IS NULL OR due > clock_timestamp() OR p.encrypt
                    OR (old.backend_pid IS NOT NULL AND NOT idempotency.session_gone(old.backend_pid, old.backend_start))
                    OR (old.open_claim IS NOT NULL AND old.written_in = pg_current_xact_id_if_assigned())
                    OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(old.key, old.scope, old.principal));
         r := old;
-        IF is_last AND NOT (p.abandon_after <> 0 AND p.on_abandon <> 'release') THEN
+        IF idempotency.is_last(old, p) AND NOT (p.abandon_after <> 0 AND p.on_abandon <> 'release') THEN
             r := idempotency.mark_ended(r, 'x');
             r.lease_until := old.lease_until;
             r.error := old.error;
@@ -109,10 +112,9 @@ BEGIN
             IF r.status = 'r' THEN r.next_attempt_at := r.finished_at; END IF;
             r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
         END IF;
-        r.written_in := pg_current_xact_id();
         r.open_claim := NULL;
         r.before := NULL;
-        CONTINUE WHEN (idempotency.replace_record(r, old)).token IS NULL;
+        CONTINUE WHEN NOT idempotency.replace_record(r, old);
         abandoned := abandoned + 1;
         IF r.status = 'x' THEN
             PERFORM idempotency.keep_attempt(p, r, 'silent');
