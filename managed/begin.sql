@@ -80,7 +80,8 @@ BEGIN
     IF q.transactional AND (q.hold OR q.lease IS NOT NULL) THEN
         f := ROW(CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
         PERFORM idempotency.refuse(format('%s is not allowed for a transactional claim', f.f1),
-            'The claim must end in its transaction: the call passes transactional, or the policy of this scope has transactional_only.',
+            'The claim must end in its transaction: the call passes transactional, '
+            'or the policy of this scope has transactional_only.',
             format('Omit %s, or use a scope for claims that outlast their transaction.', f.f1));
     END IF;
     IF q.fingerprint IS NOT NULL THEN
@@ -105,7 +106,8 @@ BEGIN
     END IF;
     IF q.key IS NULL AND derives THEN
         IF q.fingerprint IS NULL OR nothing_counts THEN
-            PERFORM idempotency.refuse('key cannot be derived', format('The call, or the policy of this scope, derives a missing key from the request, and %s.',
+            PERFORM idempotency.refuse('key cannot be derived', format('The call, or the policy of this scope, '
+                'derives a missing key from the request, and %s.',
                 CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END),
                 'Pass key or request.', '22004');
         END IF;
@@ -268,7 +270,7 @@ DECLARE
     old idempotency.record := r;
     derived boolean;
 BEGIN
-    IF p.max_open_claims > 0 AND NOT (coalesce(q.transactional, false) OR coalesce(q.once, false) OR q.operation IS NOT NULL) THEN
+    IF p.max_open_claims > 0 AND NOT (q.transactional OR q.once OR q.operation IS NOT NULL) THEN
         PERFORM idempotency.require_room(q, p.max_open_claims);
     END IF;
     IF execution IN ('takeover', 'retry') THEN
@@ -516,8 +518,8 @@ BEGIN
             next_check := idempotency.after(lease_wait, deadlock_timeout);
         END IF;
         IF lock_timeout > 0 AND idempotency.since(clock_timestamp(), lease_wait) >= lock_timeout THEN
-            RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = 'canceling statement due to lock timeout',
-                DETAIL = 'The claim that it waited for is still leased.';
+            PERFORM idempotency.refuse('canceling statement due to lock timeout',
+                'The claim that it waited for is still leased.', NULL, '55P03');
         END IF;
         PERFORM pg_sleep(least(pause, left_us / 1e6, extract(epoch FROM next_check - clock_timestamp()),
             CASE WHEN lock_timeout > 0 THEN (lock_timeout - idempotency.since(clock_timestamp(), lease_wait)) / 1e6 END));
@@ -808,7 +810,8 @@ BEGIN
     ELSIF r.open_claim = 'q' THEN
         PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
             format('It was begun in scope "%s".', NEW.scope),
-            'End the claim with idem_complete, idem_fail, idem_unknown or idem_release before COMMIT or PREPARE TRANSACTION.', '55000');
+            'End the claim with idem_complete, idem_fail, idem_unknown or idem_release '
+            'before COMMIT or PREPARE TRANSACTION.', '55000');
     ELSIF r.open_claim = 'r' AND EXISTS (SELECT FROM idempotency.policy_row(NEW.scope) p
                                           WHERE p.transactional_only OR p.max_open_claims IS NOT NULL) THEN
         -- Not by idem_execute, which ends it: a caller has called the first part of it alone.

@@ -122,7 +122,8 @@ BEGIN
     IF r.body_omitted AND p.on_large_body <> 'omit' AND NOT r.omit_large_body THEN
         PERFORM idempotency.refuse('size of body exceeds the limit',
             format('It has %s bytes; %s are allowed.', octet_length(body), allowed),
-            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, or set on_large_body to "omit".', '54000');
+            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, '
+            'or set on_large_body to "omit".', '54000');
     END IF;
     r.status_code := status_code;
     r.headers := kept;
@@ -187,20 +188,23 @@ CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void LANGUAGE 
 BEGIN
     IF status = 'u' THEN
         PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
-            'Call idem_complete or idem_fail without retryable when the outcome is known, or let an operator call idem_resolve.', '55000');
+            'Call idem_complete or idem_fail without retryable when the outcome is known, '
+            'or let an operator call idem_resolve.', '55000');
     END IF;
-    PERFORM idempotency.refuse('the attempts of this key are used up', 'The lease of the claim has expired and cannot be renewed.',
-                               'Call idem_complete, idem_fail or idem_unknown.', '55000');
+    PERFORM idempotency.refuse('the attempts of this key are used up',
+        'The lease of the claim has expired and cannot be renewed.', 'Call idem_complete, idem_fail or idem_unknown.', '55000');
 END $$;
 
 -- The claim that a caller speaks of: open in this transaction, ended already, or committed and proven by
 -- its token. Then it takes the lock, waiting for a transaction that is deciding about the key.
-CREATE FUNCTION idempotency.find_claim(key text, scope text, principal text, token bigint,
-                                       OUT r idempotency.record, OUT open boolean, OUT ended boolean)
+CREATE FUNCTION idempotency.find_claim(function text, key text, scope text, principal text, token bigint,
+    OUT p idempotency.in_force, OUT r idempotency.record, OUT open boolean, OUT ended boolean)
     LANGUAGE plpgsql AS $$
 DECLARE
     own boolean;
 BEGIN
+    PERFORM idempotency.check_writable(function);
+    p := idempotency.policy_for(scope);
     r := idempotency.record_of(key, scope, principal);
     own := coalesce(r.open_claim IS NOT NULL AND r.written_in = pg_current_xact_id_if_assigned(), false);
     open := idempotency.is_own_claim(r);
@@ -256,9 +260,8 @@ DECLARE
     pause bigint;
     longest bigint;
 BEGIN
-    PERFORM idempotency.check_writable(function);
-    p := idempotency.policy_for(scope);
-    claim := idempotency.find_claim(key, scope, principal, token);
+    claim := idempotency.find_claim(function, key, scope, principal, token);
+    p := claim.p;
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' AND NOT of_operation THEN
         PERFORM idempotency.raise_own_operation();
@@ -309,8 +312,8 @@ END $$;
 
 -- Refuses to end what idem_execute ends.
 CREATE FUNCTION idempotency.raise_own_operation() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('the operation of this key is running', 'idem_execute ends its claim when the operation has returned.',
-                          'Return the answer, or raise an error.', '55000') $$;
+SELECT idempotency.refuse('the operation of this key is running',
+    'idem_execute ends its claim when the operation has returned.', 'Return the answer, or raise an error.', '55000') $$;
 
 -- Ends a claim in a plain case. The short way of idem_complete and of a final idem_fail, in one statement:
 -- for a claim of this transaction, where the policy is plain. False: the call goes the long way.
@@ -382,31 +385,32 @@ BEGIN
 END $$;
 
 --: idem_complete_text idem_complete_jsonb plpgsql definer
-RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
+                            scope, principal, token, ttl);
 --: idem_complete_bytea plpgsql definer
 RETURN idempotency.complete(key COLLATE "C", status_code, body, headers, scope, principal, token, ttl);
 --: idem_fail_text idem_fail_jsonb plpgsql definer
-RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
-                            principal, token, retry_after, uncertain);
+RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, 'UTF8'),
+                        headers, scope, principal, token, retry_after, uncertain);
 --: idem_fail_bytea plpgsql definer
-RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
+RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token,
+                        retry_after, uncertain);
 --: idem_unknown plpgsql definer
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    RETURN idempotency.end_claim('idem_unknown()', key COLLATE "C", scope, principal, token, 'unknown', error => error, reference => reference);
+    RETURN idempotency.end_claim('idem_unknown()', key COLLATE "C", scope, principal, token, 'unknown',
+                                 error => error, reference => reference);
 END
 
 -- Gives a claim back. In its own transaction the row is what it was before; later the record of a first
 -- attempt is removed, and an earlier attempt's may be run again.
 --: idem_release plpgsql definer
 DECLARE
-    p idempotency.in_force;
     claim record;
     r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_writable('idem_release()');
-    p := idempotency.policy_for(scope COLLATE "C");
-    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    claim := idempotency.find_claim('idem_release()', key COLLATE "C", scope, principal, token);
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' THEN
         PERFORM idempotency.raise_own_operation();
@@ -424,10 +428,10 @@ BEGIN
             PERFORM idempotency.raise_overtaken();
         END IF;
     ELSIF claim.open OR r.attempt = 1 THEN
-        IF NOT claim.open THEN PERFORM idempotency.keep_attempt(p, r, 'released'); END IF;
+        IF NOT claim.open THEN PERFORM idempotency.keep_attempt(claim.p, r, 'released'); END IF;
         PERFORM idempotency.remove_record(r);
     ELSE
-        PERFORM idempotency.keep_attempt(p, r, 'released');
+        PERFORM idempotency.keep_attempt(claim.p, r, 'released');
         r.status := 'r';
         r.attempt := r.attempt - 1;
         r.backend_pid := NULL; r.backend_start := NULL; r.lease_until := NULL;
@@ -453,59 +457,53 @@ BEGIN
      WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
 END $$;
 
--- Prolongs a lease: one that was given becomes the claim's own.
-CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, p idempotency.in_force, lease bigint)
-    RETURNS timestamptz LANGUAGE plpgsql AS $$
+-- Refuses a claim without a lease.
+CREATE FUNCTION idempotency.require_lease(claim record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    r.lease_us := least(coalesce(lease, r.lease_us), p.max_lease);
+    IF claim.ended THEN
+        PERFORM idempotency.refuse('claim on this key has ended', 'Its result has been recorded.',
+                                   'There is no lease to extend.', 'ID409');
+    ELSIF (claim.r).status <> 'i' THEN
+        PERFORM idempotency.raise_no_lease((claim.r).status);
+    END IF;
+END $$;
+
+-- Prolongs a lease: one that was given becomes the claim's own.
+CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, lease bigint) RETURNS timestamptz
+    LANGUAGE plpgsql AS $$
+BEGIN
+    r.lease_us := least(coalesce(lease, r.lease_us), (claim.p).max_lease);
     r.lease_until := idempotency.after(clock_timestamp(), r.lease_us);
     PERFORM idempotency.save(r, claim.r, claim.open, false);
     RETURN r.lease_until;
 END $$;
 
--- Refuses a claim without a lease.
-CREATE FUNCTION idempotency.require_lease(r idempotency.record, ended boolean) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    IF ended THEN
-        PERFORM idempotency.refuse('claim on this key has ended', 'Its result has been recorded.',
-                                   'There is no lease to extend.', 'ID409');
-    ELSIF r.status <> 'i' THEN
-        PERFORM idempotency.raise_no_lease(r.status);
-    END IF;
-END $$;
-
 --: idem_extend plpgsql definer
 DECLARE
-    p idempotency.in_force;
-    claim record;
     span bigint;
+    claim record;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     span := idempotency.checked_span(lease, 'lease');
-    PERFORM idempotency.check_writable('idem_extend()');
-    p := idempotency.policy_for(scope COLLATE "C");
-    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
-    PERFORM idempotency.require_lease(claim.r, claim.ended);
-    RETURN idempotency.prolong(claim, claim.r, p, span);
+    claim := idempotency.find_claim('idem_extend()', key COLLATE "C", scope, principal, token);
+    PERFORM idempotency.require_lease(claim);
+    RETURN idempotency.prolong(claim, claim.r, span);
 END
 
 --: idem_checkpoint plpgsql definer
 DECLARE
-    p idempotency.in_force;
+    span bigint;
     claim record;
     r idempotency.record;
-    span bigint;
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal),
+            idempotency.check_name(recovery_point, 'recovery_point');
     span := idempotency.checked_span(lease, 'lease');
-    PERFORM idempotency.check_writable('idem_checkpoint()');
-    p := idempotency.policy_for(scope COLLATE "C");
-    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
+    claim := idempotency.find_claim('idem_checkpoint()', key COLLATE "C", scope, principal, token);
+    PERFORM idempotency.require_lease(claim);
     r := claim.r;
-    PERFORM idempotency.require_lease(r, claim.ended);
-    PERFORM idempotency.check_size('state', state::text, greatest(p.max_body_bytes, r.body_limit));
+    PERFORM idempotency.check_size('state', state::text, greatest((claim.p).max_body_bytes, r.body_limit));
     r.recovery_point := recovery_point;
     r.state := state;
-    RETURN idempotency.prolong(claim, r, p, span);
+    RETURN idempotency.prolong(claim, r, span);
 END

@@ -70,7 +70,8 @@ SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(st
     'next_attempt_at', (r).next_attempt_at, 'due_at', due_at,
     'expires_at', CASE WHEN isfinite((r).expires_at) THEN (r).expires_at END,
     'retained_until', CASE WHEN isfinite((r).retained_until) THEN (r).retained_until END,
-    'removable_at', CASE WHEN (r).finished_at IS NOT NULL AND status <> 'u' AND isfinite((r).retained_until) THEN (r).retained_until END,
+    'removable_at', CASE WHEN (r).finished_at IS NOT NULL AND status <> 'u' AND isfinite((r).retained_until)
+                         THEN (r).retained_until END,
     'holder', (r).holder, 'recovery_point', (r).recovery_point, 'body_bytes', octet_length((r).body), 'error', (r).error,
     'reference', (r).reference, 'operation', (r).operation, 'status_code', (r).status_code,
     'body_omitted', CASE WHEN (r).body_omitted THEN true END, 'resolved_by', (r).resolved_by)) $$;
@@ -98,7 +99,8 @@ DECLARE
     holder jsonb;
     request_seen jsonb;
     lease_seen jsonb;
-    notes text[] := '{}';
+    no_request boolean;
+    notes text[];
     status "char";
     pause bigint;
     own boolean;
@@ -108,8 +110,8 @@ BEGIN
         fingerprint, NULL, ttl, lease, wait, first_sent, NULL, false, false, false, NULL, NULL);
     q.without_request := true;
     IF show_values THEN
-        RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'values of requests are not shown without the module',
-            HINT = 'Omit show_values, and compare the column request of idempotency.records.';
+        PERFORM idempotency.refuse('values of requests are not shown without the module', NULL,
+            'Omit show_values, and compare the column request of idempotency.records.', '0A000');
     END IF;
     p := idempotency.policy_for(scope COLLATE "C");
     q := idempotency.settle(q, p);
@@ -142,7 +144,8 @@ BEGIN
         END IF;
     END IF;
     IF own THEN
-        holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid()) || idempotency.activity_of(pg_backend_pid());
+        holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid())
+                  || idempotency.activity_of(pg_backend_pid());
     ELSIF other.virtualtransaction IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid() THEN
         holder := CASE WHEN other.pid IS NULL
             THEN jsonb_strip_nulls(jsonb_build_object('kind', 'prepared', 'gid', other.gid, 'user', other.owner, 'since', other.prepared,
@@ -165,26 +168,23 @@ BEGIN
                 'given_up_at', idempotency.given_up_at(r, p)));
         END IF;
     END IF;
-    IF standby THEN
-        notes := notes || 'This is a standby: transactions of the primary that hold the key and sessions of claims with hold cannot be seen here.'::text;
-    END IF;
-    IF holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
-        notes := notes || 'The record is the newest committed one; the transaction that holds the key may replace it.'::text;
-    END IF;
-    IF q.fingerprint IS NULL AND incomparable IS NULL AND r.token IS NOT NULL THEN
-        notes := notes || 'The call has no request and no fingerprint, so the request is assumed to be the record''s.'::text;
-    END IF;
-    IF incomparable = 'digest' THEN
-        notes := notes || 'One of the two fingerprints is a digest from the caller, so they cannot be compared, and the request is assumed to be the record''s.'::text;
-    ELSIF incomparable IS NOT NULL THEN
-        notes := notes || 'Only one of the two fingerprints has a method or path, so they cannot be compared, and the request is assumed to be the record''s.'::text;
-    END IF;
-    IF q.fingerprint IS NULL AND incomparable IS NULL AND p.fingerprint_required THEN
-        notes := notes || 'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).'::text;
-    END IF;
-    IF idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
-        notes := notes || 'idem_begin first waits, as long as the policy''s wait says.'::text;
-    END IF;
+    no_request := q.fingerprint IS NULL AND incomparable IS NULL;
+    notes := array_remove(ARRAY[
+        CASE WHEN standby THEN 'This is a standby: transactions of the primary that hold the key '
+            'and sessions of claims with hold cannot be seen here.' END,
+        CASE WHEN holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
+            'The record is the newest committed one; the transaction that holds the key may replace it.' END,
+        CASE WHEN no_request AND r.token IS NOT NULL THEN
+            'The call has no request and no fingerprint, so the request is assumed to be the record''s.' END,
+        CASE incomparable
+            WHEN 'digest' THEN 'One of the two fingerprints is a digest from the caller, '
+                'so they cannot be compared, and the request is assumed to be the record''s.'
+            WHEN 'method_and_path' THEN 'Only one of the two fingerprints has a method or path, '
+                'so they cannot be compared, and the request is assumed to be the record''s.' END,
+        CASE WHEN no_request AND p.fingerprint_required THEN
+            'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).' END,
+        CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
+            'idem_begin first waits, as long as the policy''s wait says.' END], NULL);
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
@@ -192,7 +192,8 @@ BEGIN
             (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
                         CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
                         'source', o.source, 'origin', o.origin)))
-               FROM idempotency.options(q.scope, idempotency.micros(idem_explain.ttl), idempotency.micros(idem_explain.lease), idempotency.micros(idem_explain.wait)) o),
+               FROM idempotency.options(q.scope, idempotency.micros(idem_explain.ttl),
+                    idempotency.micros(idem_explain.lease), idempotency.micros(idem_explain.wait)) o),
             notes, standby, at, NULL::text)::@extschema@.idem_explanation
       FROM idempotency.reasons() x WHERE x.word = reason;
 END

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'b07fe1004d1e4142';
+    digest constant text := 'a8d0f4d31c2c6b29';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1279,6 +1279,8 @@ CREATE FUNCTION idempotency.refuse(what text, detail text, hint text, code text 
 BEGIN
     IF detail IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, HINT = hint;
+    ELSIF hint IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail;
     END IF;
     RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail, HINT = hint;
 END $$;
@@ -1436,8 +1438,8 @@ COMMENT ON FUNCTION idempotency.check_number IS 'refuses a number out of range';
 CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF cardinality(list) > 1000 THEN
-        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'too many elements in ' || what,
-            DETAIL = format('There are %s; 1000 are allowed.', cardinality(list));
+        PERFORM idempotency.refuse('too many elements in ' || what,
+            format('There are %s; 1000 are allowed.', cardinality(list)), NULL, '54000');
     ELSIF array_position(list, NULL) IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid ' || what, 'One of its elements is null.',
                                    'Remove it, or use an empty string.', '22004');
@@ -1449,11 +1451,10 @@ COMMENT ON FUNCTION idempotency.check_list IS 'a list without nulls';
 -- Refuses a transaction that cannot write.
 CREATE FUNCTION idempotency.check_writable(function text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF pg_is_in_recovery() THEN
-        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s during recovery', function);
-    ELSIF current_setting('transaction_read_only') = 'on' THEN
-        RAISE EXCEPTION USING ERRCODE = '25006',
-            MESSAGE = format('cannot execute %s in a read-only transaction', function);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format(
+            CASE WHEN pg_is_in_recovery() THEN 'cannot execute %s during recovery'
+                 ELSE 'cannot execute %s in a read-only transaction' END, function);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_writable IS 'refuses a transaction that cannot write';
@@ -1709,7 +1710,8 @@ COMMENT ON FUNCTION idempotency.are_error_statuses IS 'whether a map from errors
 CREATE FUNCTION idempotency.unusable_column(p idempotency.policy) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE
     WHEN (p).fingerprint_fields IS NOT NULL AND (cardinality((p).fingerprint_fields) = 0
-         OR EXISTS (SELECT FROM unnest((p).fingerprint_fields) f WHERE idempotency.is_field(f) IS NOT TRUE)) THEN 'fingerprint_fields'
+         OR EXISTS (SELECT FROM unnest((p).fingerprint_fields) f WHERE idempotency.is_field(f) IS NOT TRUE))
+    THEN 'fingerprint_fields'
     WHEN EXISTS (SELECT FROM unnest((p).exclude_fields) f WHERE idempotency.is_field(f) IS NOT TRUE) THEN 'exclude_fields'
     WHEN EXISTS (SELECT FROM unnest((p).drop_headers) h
                   WHERE (h ~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$') IS NOT TRUE) THEN 'drop_headers'
@@ -1842,12 +1844,9 @@ END $$;
 COMMENT ON FUNCTION idempotency.is_member IS 'whether the caller has the rights of a role';
 --; routine idempotency.refuse_encryption
 -- Refuses a scope with encrypt.
-CREATE FUNCTION idempotency.refuse_encryption() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
-        DETAIL = 'The policy of this scope has encrypt.',
-        HINT = 'Use the module, or set the policy without encrypt.';
-END $$;
+CREATE FUNCTION idempotency.refuse_encryption() RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.refuse('encryption is not possible without the module',
+    'The policy of this scope has encrypt.', 'Use the module, or set the policy without encrypt.', '0A000') $$;
 COMMENT ON FUNCTION idempotency.refuse_encryption IS 'refuses a scope with encrypt';
 --; routine idempotency.policy_for
 -- An error if the scope is closed to the caller, or its policy is not valid.
@@ -1863,8 +1862,8 @@ BEGIN
     END IF;
     IF p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = p.allowed_role) THEN
-            RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'permission denied for this scope',
-                DETAIL = format('Its policy admits only members of role "%s".', p.allowed_role);
+            PERFORM idempotency.refuse('permission denied for this scope',
+                format('Its policy admits only members of role "%s".', p.allowed_role), NULL, '42501');
         END IF;
         PERFORM idempotency.refuse('permission denied for this scope',
             format('Its policy admits only members of role "%s", which does not exist.', p.allowed_role),
@@ -2477,7 +2476,8 @@ BEGIN
     IF q.transactional AND (q.hold OR q.lease IS NOT NULL) THEN
         f := ROW(CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
         PERFORM idempotency.refuse(format('%s is not allowed for a transactional claim', f.f1),
-            'The claim must end in its transaction: the call passes transactional, or the policy of this scope has transactional_only.',
+            'The claim must end in its transaction: the call passes transactional, '
+            'or the policy of this scope has transactional_only.',
             format('Omit %s, or use a scope for claims that outlast their transaction.', f.f1));
     END IF;
     IF q.fingerprint IS NOT NULL THEN
@@ -2502,7 +2502,8 @@ BEGIN
     END IF;
     IF q.key IS NULL AND derives THEN
         IF q.fingerprint IS NULL OR nothing_counts THEN
-            PERFORM idempotency.refuse('key cannot be derived', format('The call, or the policy of this scope, derives a missing key from the request, and %s.',
+            PERFORM idempotency.refuse('key cannot be derived', format('The call, or the policy of this scope, '
+                'derives a missing key from the request, and %s.',
                 CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END),
                 'Pass key or request.', '22004');
         END IF;
@@ -2680,7 +2681,7 @@ DECLARE
     old idempotency.record := r;
     derived boolean;
 BEGIN
-    IF p.max_open_claims > 0 AND NOT (coalesce(q.transactional, false) OR coalesce(q.once, false) OR q.operation IS NOT NULL) THEN
+    IF p.max_open_claims > 0 AND NOT (q.transactional OR q.once OR q.operation IS NOT NULL) THEN
         PERFORM idempotency.require_room(q, p.max_open_claims);
     END IF;
     IF execution IN ('takeover', 'retry') THEN
@@ -2937,8 +2938,8 @@ BEGIN
             next_check := idempotency.after(lease_wait, deadlock_timeout);
         END IF;
         IF lock_timeout > 0 AND idempotency.since(clock_timestamp(), lease_wait) >= lock_timeout THEN
-            RAISE EXCEPTION USING ERRCODE = '55P03', MESSAGE = 'canceling statement due to lock timeout',
-                DETAIL = 'The claim that it waited for is still leased.';
+            PERFORM idempotency.refuse('canceling statement due to lock timeout',
+                'The claim that it waited for is still leased.', NULL, '55P03');
         END IF;
         PERFORM pg_sleep(least(pause, left_us / 1e6, extract(epoch FROM next_check - clock_timestamp()),
             CASE WHEN lock_timeout > 0 THEN (lock_timeout - idempotency.since(clock_timestamp(), lease_wait)) / 1e6 END));
@@ -3178,7 +3179,8 @@ BEGIN
     ELSIF r.open_claim = 'q' THEN
         PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
             format('It was begun in scope "%s".', NEW.scope),
-            'End the claim with idem_complete, idem_fail, idem_unknown or idem_release before COMMIT or PREPARE TRANSACTION.', '55000');
+            'End the claim with idem_complete, idem_fail, idem_unknown or idem_release '
+            'before COMMIT or PREPARE TRANSACTION.', '55000');
     ELSIF r.open_claim = 'r' AND EXISTS (SELECT FROM idempotency.policy_row(NEW.scope) p
                                           WHERE p.transactional_only OR p.max_open_claims IS NOT NULL) THEN
         -- Not by idem_execute, which ends it: a caller has called the first part of it alone.
@@ -3448,7 +3450,8 @@ BEGIN
     IF r.body_omitted AND p.on_large_body <> 'omit' AND NOT r.omit_large_body THEN
         PERFORM idempotency.refuse('size of body exceeds the limit',
             format('It has %s bytes; %s are allowed.', octet_length(body), allowed),
-            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, or set on_large_body to "omit".', '54000');
+            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, '
+            'or set on_large_body to "omit".', '54000');
     END IF;
     r.status_code := status_code;
     r.headers := kept;
@@ -3520,21 +3523,24 @@ CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void LANGUAGE 
 BEGIN
     IF status = 'u' THEN
         PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
-            'Call idem_complete or idem_fail without retryable when the outcome is known, or let an operator call idem_resolve.', '55000');
+            'Call idem_complete or idem_fail without retryable when the outcome is known, '
+            'or let an operator call idem_resolve.', '55000');
     END IF;
-    PERFORM idempotency.refuse('the attempts of this key are used up', 'The lease of the claim has expired and cannot be renewed.',
-                               'Call idem_complete, idem_fail or idem_unknown.', '55000');
+    PERFORM idempotency.refuse('the attempts of this key are used up',
+        'The lease of the claim has expired and cannot be renewed.', 'Call idem_complete, idem_fail or idem_unknown.', '55000');
 END $$;
 COMMENT ON FUNCTION idempotency.raise_no_lease IS 'refuses what only a lease is for';
 --; routine idempotency.find_claim
 -- The claim that a caller speaks of: open in this transaction, ended already, or committed and proven by
 -- its token. Then it takes the lock, waiting for a transaction that is deciding about the key.
-CREATE FUNCTION idempotency.find_claim(key text, scope text, principal text, token bigint,
-                                       OUT r idempotency.record, OUT open boolean, OUT ended boolean)
+CREATE FUNCTION idempotency.find_claim(function text, key text, scope text, principal text, token bigint,
+    OUT p idempotency.in_force, OUT r idempotency.record, OUT open boolean, OUT ended boolean)
     LANGUAGE plpgsql AS $$
 DECLARE
     own boolean;
 BEGIN
+    PERFORM idempotency.check_writable(function);
+    p := idempotency.policy_for(scope);
     r := idempotency.record_of(key, scope, principal);
     own := coalesce(r.open_claim IS NOT NULL AND r.written_in = pg_current_xact_id_if_assigned(), false);
     open := idempotency.is_own_claim(r);
@@ -3593,9 +3599,8 @@ DECLARE
     pause bigint;
     longest bigint;
 BEGIN
-    PERFORM idempotency.check_writable(function);
-    p := idempotency.policy_for(scope);
-    claim := idempotency.find_claim(key, scope, principal, token);
+    claim := idempotency.find_claim(function, key, scope, principal, token);
+    p := claim.p;
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' AND NOT of_operation THEN
         PERFORM idempotency.raise_own_operation();
@@ -3647,8 +3652,8 @@ COMMENT ON FUNCTION idempotency.end_claim IS 'ends a claim: as completed, failed
 --; routine idempotency.raise_own_operation
 -- Refuses to end what idem_execute ends.
 CREATE FUNCTION idempotency.raise_own_operation() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('the operation of this key is running', 'idem_execute ends its claim when the operation has returned.',
-                          'Return the answer, or raise an error.', '55000') $$;
+SELECT idempotency.refuse('the operation of this key is running',
+    'idem_execute ends its claim when the operation has returned.', 'Return the answer, or raise an error.', '55000') $$;
 COMMENT ON FUNCTION idempotency.raise_own_operation IS 'refuses to end what idem_execute ends';
 --; routine idempotency.plain_end
 -- Ends a claim in a plain case. The short way of idem_complete and of a final idem_fail, in one statement:
@@ -3736,30 +3741,29 @@ BEGIN
      WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
 END $$;
 COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record, and leaves a trace for snapshots that may not know of it';
+--; routine idempotency.require_lease
+-- Refuses a claim without a lease.
+CREATE FUNCTION idempotency.require_lease(claim record) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF claim.ended THEN
+        PERFORM idempotency.refuse('claim on this key has ended', 'Its result has been recorded.',
+                                   'There is no lease to extend.', 'ID409');
+    ELSIF (claim.r).status <> 'i' THEN
+        PERFORM idempotency.raise_no_lease((claim.r).status);
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.require_lease IS 'refuses a claim without a lease';
 --; routine idempotency.prolong
 -- Prolongs a lease: one that was given becomes the claim's own.
-CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, p idempotency.in_force, lease bigint)
-    RETURNS timestamptz LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, lease bigint) RETURNS timestamptz
+    LANGUAGE plpgsql AS $$
 BEGIN
-    r.lease_us := least(coalesce(lease, r.lease_us), p.max_lease);
+    r.lease_us := least(coalesce(lease, r.lease_us), (claim.p).max_lease);
     r.lease_until := idempotency.after(clock_timestamp(), r.lease_us);
     PERFORM idempotency.save(r, claim.r, claim.open, false);
     RETURN r.lease_until;
 END $$;
 COMMENT ON FUNCTION idempotency.prolong IS 'prolongs a lease: one that was given becomes the claim''s own';
---; routine idempotency.require_lease
--- Refuses a claim without a lease.
-CREATE FUNCTION idempotency.require_lease(r idempotency.record, ended boolean) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    IF ended THEN
-        PERFORM idempotency.refuse('claim on this key has ended', 'Its result has been recorded.',
-                                   'There is no lease to extend.', 'ID409');
-    ELSIF r.status <> 'i' THEN
-        PERFORM idempotency.raise_no_lease(r.status);
-    END IF;
-END $$;
-COMMENT ON FUNCTION idempotency.require_lease IS 'refuses a claim without a lease';
 --; routine idempotency.operation_begins
 -- idem_execute: the operation runs as the caller, so this function has the caller's rights and
 -- search_path. What needs those of the owner is in the two functions around it.
@@ -3855,15 +3859,15 @@ COMMENT ON FUNCTION idempotency.operation_ends IS 'idem_execute after its operat
 -- What operators decide (src/claim/operator.cpp, src/operate).
 
 -- Writes a decision.
-CREATE FUNCTION idempotency.write_audit(action text, scope text DEFAULT NULL, principal text DEFAULT NULL, key text DEFAULT NULL,
-    before jsonb DEFAULT NULL, after jsonb DEFAULT NULL, reason text DEFAULT NULL, role text DEFAULT NULL,
+CREATE FUNCTION idempotency.write_audit(action text, scope text DEFAULT NULL, principal text DEFAULT NULL,
+    key text DEFAULT NULL, before jsonb DEFAULT NULL, after jsonb DEFAULT NULL, reason text DEFAULT NULL, role text DEFAULT NULL,
     erased boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     log_keys boolean := coalesce(nullif(current_setting('idempotency.log_keys', true), ''), 'off')::boolean;
 BEGIN
     INSERT INTO idempotency.audit VALUES (clock_timestamp(), action, scope,
         CASE WHEN NOT erased THEN principal END, CASE WHEN NOT erased AND log_keys THEN key END,
-        CASE WHEN NOT erased AND NOT log_keys THEN sha256(convert_to(key, getdatabaseencoding())) END,
+        CASE WHEN NOT erased AND NOT log_keys THEN sha256(convert_to(key, 'UTF8')) END,
         role, before, after, reason, session_user, idempotency.caller(), current_setting('application_name'),
         inet_client_addr(), erased);
     IF NOT FOUND THEN
@@ -3891,8 +3895,8 @@ END $$;
 COMMENT ON FUNCTION idempotency.check_not_own IS 'refuses a decision about a claim of this transaction';
 --; routine idempotency.check_resolution
 -- Refuses values that do not go with the action: the caller would believe that they are stored.
-CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb, error text, reason text)
-    RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb,
+                                             error text, reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     unused text;
 BEGIN
@@ -4407,7 +4411,8 @@ SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(st
     'next_attempt_at', (r).next_attempt_at, 'due_at', due_at,
     'expires_at', CASE WHEN isfinite((r).expires_at) THEN (r).expires_at END,
     'retained_until', CASE WHEN isfinite((r).retained_until) THEN (r).retained_until END,
-    'removable_at', CASE WHEN (r).finished_at IS NOT NULL AND status <> 'u' AND isfinite((r).retained_until) THEN (r).retained_until END,
+    'removable_at', CASE WHEN (r).finished_at IS NOT NULL AND status <> 'u' AND isfinite((r).retained_until)
+                         THEN (r).retained_until END,
     'holder', (r).holder, 'recovery_point', (r).recovery_point, 'body_bytes', octet_length((r).body), 'error', (r).error,
     'reference', (r).reference, 'operation', (r).operation, 'status_code', (r).status_code,
     'body_omitted', CASE WHEN (r).body_omitted THEN true END, 'resolved_by', (r).resolved_by)) $$;
@@ -4439,7 +4444,8 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
        -- The parts of those that run with the rights of their caller.
        WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]
-            WHEN 'operator' THEN '{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,is_erased,check_forget}'::name[] END)
+            WHEN 'operator' THEN '{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,
+                is_erased,check_forget}'::name[] END)
        END $$;
 COMMENT ON FUNCTION idempotency.routines IS 'the functions that idem_grant grants with a right';
 --; routine idempotency.rights_of
@@ -4461,11 +4467,8 @@ DECLARE
     before jsonb;
     one text;
 BEGIN
-    PERFORM idempotency.check_given('role', role IS NOT NULL);
-    IF current_setting('transaction_read_only') = 'on' THEN
-        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s in a read-only transaction', function);
-    END IF;
-    PERFORM idempotency.check_reason(reason);
+    PERFORM idempotency.check_given('role', role IS NOT NULL), idempotency.check_writable(function),
+            idempotency.check_reason(reason);
     before := idempotency.rights_of(role);
     IF action = 'grant' THEN EXECUTE format('GRANT USAGE ON SCHEMA idempotency TO %s', role); END IF;
     FOREACH one IN ARRAY array_remove(rights, NULL) LOOP
@@ -4566,7 +4569,8 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
+                            scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval)
@@ -4606,7 +4610,8 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
+                            scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
@@ -4626,7 +4631,8 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, getdatabaseencoding()), headers, scope, principal, token, ttl);
+    RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
+                            scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval)
@@ -4649,8 +4655,8 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
-                            principal, token, retry_after, uncertain);
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, 'UTF8'),
+                        headers, scope, principal, token, retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval, boolean)
@@ -4673,7 +4679,8 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token, retry_after, uncertain);
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token,
+                        retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval, boolean)
@@ -4696,8 +4703,8 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
-                            principal, token, retry_after, uncertain);
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, 'UTF8'),
+                        headers, scope, principal, token, retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval, boolean)
@@ -4720,8 +4727,8 @@ CREATE FUNCTION @extschema@.idem_fail(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, getdatabaseencoding()), headers, scope,
-                            principal, token, retry_after, uncertain);
+    RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, 'UTF8'),
+                        headers, scope, principal, token, retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval, boolean)
@@ -4740,7 +4747,8 @@ CREATE FUNCTION @extschema@.idem_unknown(
     AS $body$
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    RETURN idempotency.end_claim('idem_unknown()', key COLLATE "C", scope, principal, token, 'unknown', error => error, reference => reference);
+    RETURN idempotency.end_claim('idem_unknown()', key COLLATE "C", scope, principal, token, 'unknown',
+                                 error => error, reference => reference);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_unknown
@@ -4757,17 +4765,14 @@ CREATE FUNCTION @extschema@.idem_extend(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 DECLARE
-    p idempotency.in_force;
-    claim record;
     span bigint;
+    claim record;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     span := idempotency.checked_span(lease, 'lease');
-    PERFORM idempotency.check_writable('idem_extend()');
-    p := idempotency.policy_for(scope COLLATE "C");
-    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
-    PERFORM idempotency.require_lease(claim.r, claim.ended);
-    RETURN idempotency.prolong(claim, claim.r, p, span);
+    claim := idempotency.find_claim('idem_extend()', key COLLATE "C", scope, principal, token);
+    PERFORM idempotency.require_lease(claim);
+    RETURN idempotency.prolong(claim, claim.r, span);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_extend IS 'heartbeat: extend the lease of a claim; returns its new end';
@@ -4785,22 +4790,20 @@ CREATE FUNCTION @extschema@.idem_checkpoint(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 DECLARE
-    p idempotency.in_force;
+    span bigint;
     claim record;
     r idempotency.record;
-    span bigint;
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal),
+            idempotency.check_name(recovery_point, 'recovery_point');
     span := idempotency.checked_span(lease, 'lease');
-    PERFORM idempotency.check_writable('idem_checkpoint()');
-    p := idempotency.policy_for(scope COLLATE "C");
-    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
+    claim := idempotency.find_claim('idem_checkpoint()', key COLLATE "C", scope, principal, token);
+    PERFORM idempotency.require_lease(claim);
     r := claim.r;
-    PERFORM idempotency.require_lease(r, claim.ended);
-    PERFORM idempotency.check_size('state', state::text, greatest(p.max_body_bytes, r.body_limit));
+    PERFORM idempotency.check_size('state', state::text, greatest((claim.p).max_body_bytes, r.body_limit));
     r.recovery_point := recovery_point;
     r.state := state;
-    RETURN idempotency.prolong(claim, r, p, span);
+    RETURN idempotency.prolong(claim, r, span);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_checkpoint
@@ -4818,13 +4821,11 @@ CREATE FUNCTION @extschema@.idem_release(
 -- Gives a claim back. In its own transaction the row is what it was before; later the record of a first
 -- attempt is removed, and an earlier attempt's may be run again.
 DECLARE
-    p idempotency.in_force;
     claim record;
     r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_writable('idem_release()');
-    p := idempotency.policy_for(scope COLLATE "C");
-    claim := idempotency.find_claim(key COLLATE "C", scope, principal, token);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    claim := idempotency.find_claim('idem_release()', key COLLATE "C", scope, principal, token);
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' THEN
         PERFORM idempotency.raise_own_operation();
@@ -4842,10 +4843,10 @@ BEGIN
             PERFORM idempotency.raise_overtaken();
         END IF;
     ELSIF claim.open OR r.attempt = 1 THEN
-        IF NOT claim.open THEN PERFORM idempotency.keep_attempt(p, r, 'released'); END IF;
+        IF NOT claim.open THEN PERFORM idempotency.keep_attempt(claim.p, r, 'released'); END IF;
         PERFORM idempotency.remove_record(r);
     ELSE
-        PERFORM idempotency.keep_attempt(p, r, 'released');
+        PERFORM idempotency.keep_attempt(claim.p, r, 'released');
         r.status := 'r';
         r.attempt := r.attempt - 1;
         r.backend_pid := NULL; r.backend_start := NULL; r.lease_until := NULL;
@@ -5150,7 +5151,8 @@ BEGIN
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
     IF even_if_running AND action <> 'release' THEN
-        PERFORM idempotency.refuse('invalid even_if_running', 'Only a release can meet a holder that is still running.', 'Omit it.');
+        PERFORM idempotency.refuse('invalid even_if_running',
+            'Only a release can meet a holder that is still running.', 'Omit it.');
     END IF;
     PERFORM idempotency.check_not_own(key COLLATE "C", scope, principal), idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
@@ -5168,13 +5170,14 @@ BEGIN
     word := idempotency.status_word(status);
     IF action = 'reopen' AND NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is %s', word),
-            'Only a failed or exhausted record can be reopened.', 'Use action "release" for a record that is not final.', '55000');
+            'Only a failed or exhausted record can be reopened.',
+            'Use action "release" for a record that is not final.', '55000');
     ELSIF NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is already %s', word),
             'Clients may have this result already, so it cannot be changed.',
             'Use action "reopen" to execute a failed record again, or idem_forget to remove the record.', '55000');
     END IF;
-    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, getdatabaseencoding()), headers, error, reason);
+    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, 'UTF8'), headers, error, reason);
     RETURN true;
 END
 $body$;
@@ -5213,7 +5216,8 @@ DECLARE
     holder jsonb;
     request_seen jsonb;
     lease_seen jsonb;
-    notes text[] := '{}';
+    no_request boolean;
+    notes text[];
     status "char";
     pause bigint;
     own boolean;
@@ -5223,8 +5227,8 @@ BEGIN
         fingerprint, NULL, ttl, lease, wait, first_sent, NULL, false, false, false, NULL, NULL);
     q.without_request := true;
     IF show_values THEN
-        RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'values of requests are not shown without the module',
-            HINT = 'Omit show_values, and compare the column request of idempotency.records.';
+        PERFORM idempotency.refuse('values of requests are not shown without the module', NULL,
+            'Omit show_values, and compare the column request of idempotency.records.', '0A000');
     END IF;
     p := idempotency.policy_for(scope COLLATE "C");
     q := idempotency.settle(q, p);
@@ -5257,7 +5261,8 @@ BEGIN
         END IF;
     END IF;
     IF own THEN
-        holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid()) || idempotency.activity_of(pg_backend_pid());
+        holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid())
+                  || idempotency.activity_of(pg_backend_pid());
     ELSIF other.virtualtransaction IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid() THEN
         holder := CASE WHEN other.pid IS NULL
             THEN jsonb_strip_nulls(jsonb_build_object('kind', 'prepared', 'gid', other.gid, 'user', other.owner, 'since', other.prepared,
@@ -5280,26 +5285,23 @@ BEGIN
                 'given_up_at', idempotency.given_up_at(r, p)));
         END IF;
     END IF;
-    IF standby THEN
-        notes := notes || 'This is a standby: transactions of the primary that hold the key and sessions of claims with hold cannot be seen here.'::text;
-    END IF;
-    IF holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
-        notes := notes || 'The record is the newest committed one; the transaction that holds the key may replace it.'::text;
-    END IF;
-    IF q.fingerprint IS NULL AND incomparable IS NULL AND r.token IS NOT NULL THEN
-        notes := notes || 'The call has no request and no fingerprint, so the request is assumed to be the record''s.'::text;
-    END IF;
-    IF incomparable = 'digest' THEN
-        notes := notes || 'One of the two fingerprints is a digest from the caller, so they cannot be compared, and the request is assumed to be the record''s.'::text;
-    ELSIF incomparable IS NOT NULL THEN
-        notes := notes || 'Only one of the two fingerprints has a method or path, so they cannot be compared, and the request is assumed to be the record''s.'::text;
-    END IF;
-    IF q.fingerprint IS NULL AND incomparable IS NULL AND p.fingerprint_required THEN
-        notes := notes || 'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).'::text;
-    END IF;
-    IF idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
-        notes := notes || 'idem_begin first waits, as long as the policy''s wait says.'::text;
-    END IF;
+    no_request := q.fingerprint IS NULL AND incomparable IS NULL;
+    notes := array_remove(ARRAY[
+        CASE WHEN standby THEN 'This is a standby: transactions of the primary that hold the key '
+            'and sessions of claims with hold cannot be seen here.' END,
+        CASE WHEN holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
+            'The record is the newest committed one; the transaction that holds the key may replace it.' END,
+        CASE WHEN no_request AND r.token IS NOT NULL THEN
+            'The call has no request and no fingerprint, so the request is assumed to be the record''s.' END,
+        CASE incomparable
+            WHEN 'digest' THEN 'One of the two fingerprints is a digest from the caller, '
+                'so they cannot be compared, and the request is assumed to be the record''s.'
+            WHEN 'method_and_path' THEN 'Only one of the two fingerprints has a method or path, '
+                'so they cannot be compared, and the request is assumed to be the record''s.' END,
+        CASE WHEN no_request AND p.fingerprint_required THEN
+            'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).' END,
+        CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
+            'idem_begin first waits, as long as the policy''s wait says.' END], NULL);
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
@@ -5307,7 +5309,8 @@ BEGIN
             (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
                         CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
                         'source', o.source, 'origin', o.origin)))
-               FROM idempotency.options(q.scope, idempotency.micros(idem_explain.ttl), idempotency.micros(idem_explain.lease), idempotency.micros(idem_explain.wait)) o),
+               FROM idempotency.options(q.scope, idempotency.micros(idem_explain.ttl),
+                    idempotency.micros(idem_explain.lease), idempotency.micros(idem_explain.wait)) o),
             notes, standby, at, NULL::text)::@extschema@.idem_explanation
       FROM idempotency.reasons() x WHERE x.word = reason;
 END
@@ -5341,7 +5344,8 @@ BEGIN
     RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
                         a.retained_until, a.sealed_by
       FROM idempotency.attempt a
-     WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C" AND a.principal = idem_attempts.principal COLLATE "C"
+     WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
+       AND a.principal = idem_attempts.principal COLLATE "C"
      ORDER BY a.ended, a.token;
 END
 $body$;
@@ -5417,11 +5421,11 @@ BEGIN
     p := idempotency.policy_for(scope COLLATE "C");
     PERFORM idempotency.require_reason(p, reason);
     BEGIN
-        PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, getdatabaseencoding()), headers);
+        PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, 'UTF8'), headers);
     EXCEPTION WHEN program_limit_exceeded THEN
         RETURN 'too_large';
     END;
-    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, getdatabaseencoding()), headers, error, reason);
+    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, 'UTF8'), headers, error, reason);
     RETURN 'done';
 END
 $body$;
@@ -5470,7 +5474,8 @@ BEGIN
         SELECT count(DISTINCT coalesce(l.pid::text, l.virtualtransaction)) INTO open FROM pg_locks l
          WHERE l.locktype = 'relation' AND l.relation = 'idempotency.record'::regclass AND l.granted
            AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-           AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+           AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareRowExclusiveLock',
+                          'ExclusiveLock', 'AccessExclusiveLock')
            AND l.pid IS DISTINCT FROM pg_backend_pid();
         IF open = 0 OR clock_timestamp() >= until THEN RETURN open; END IF;
         PERFORM pg_sleep(0.02);
@@ -5490,9 +5495,11 @@ DECLARE
 BEGIN
     PERFORM idempotency.check_writable('idem_erase_decisions()');
     PERFORM idempotency.check_name(of_principal COLLATE "C", 'of_principal'), idempotency.check_reason(reason);
-    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, salt = NULL, erased = true WHERE principal = of_principal;
+    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, salt = NULL, erased = true
+     WHERE principal = of_principal;
     GET DIAGNOSTICS decisions = ROW_COUNT;
-    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions), reason => reason, erased => true);
+    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions),
+                                    reason => reason, erased => true);
     RETURN decisions;
 END
 $body$;

@@ -6,6 +6,8 @@ CREATE FUNCTION idempotency.refuse(what text, detail text, hint text, code text 
 BEGIN
     IF detail IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, HINT = hint;
+    ELSIF hint IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail;
     END IF;
     RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail, HINT = hint;
 END $$;
@@ -146,8 +148,8 @@ END $$;
 CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF cardinality(list) > 1000 THEN
-        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'too many elements in ' || what,
-            DETAIL = format('There are %s; 1000 are allowed.', cardinality(list));
+        PERFORM idempotency.refuse('too many elements in ' || what,
+            format('There are %s; 1000 are allowed.', cardinality(list)), NULL, '54000');
     ELSIF array_position(list, NULL) IS NOT NULL THEN
         PERFORM idempotency.refuse('invalid ' || what, 'One of its elements is null.',
                                    'Remove it, or use an empty string.', '22004');
@@ -158,11 +160,10 @@ END $$;
 -- Refuses a transaction that cannot write.
 CREATE FUNCTION idempotency.check_writable(function text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    IF pg_is_in_recovery() THEN
-        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s during recovery', function);
-    ELSIF current_setting('transaction_read_only') = 'on' THEN
-        RAISE EXCEPTION USING ERRCODE = '25006',
-            MESSAGE = format('cannot execute %s in a read-only transaction', function);
+    IF current_setting('transaction_read_only') = 'on' THEN
+        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format(
+            CASE WHEN pg_is_in_recovery() THEN 'cannot execute %s during recovery'
+                 ELSE 'cannot execute %s in a read-only transaction' END, function);
     END IF;
 END $$;
 

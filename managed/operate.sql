@@ -1,15 +1,15 @@
 -- What operators decide (src/claim/operator.cpp, src/operate).
 
 -- Writes a decision.
-CREATE FUNCTION idempotency.write_audit(action text, scope text DEFAULT NULL, principal text DEFAULT NULL, key text DEFAULT NULL,
-    before jsonb DEFAULT NULL, after jsonb DEFAULT NULL, reason text DEFAULT NULL, role text DEFAULT NULL,
+CREATE FUNCTION idempotency.write_audit(action text, scope text DEFAULT NULL, principal text DEFAULT NULL,
+    key text DEFAULT NULL, before jsonb DEFAULT NULL, after jsonb DEFAULT NULL, reason text DEFAULT NULL, role text DEFAULT NULL,
     erased boolean DEFAULT false) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     log_keys boolean := coalesce(nullif(current_setting('idempotency.log_keys', true), ''), 'off')::boolean;
 BEGIN
     INSERT INTO idempotency.audit VALUES (clock_timestamp(), action, scope,
         CASE WHEN NOT erased THEN principal END, CASE WHEN NOT erased AND log_keys THEN key END,
-        CASE WHEN NOT erased AND NOT log_keys THEN sha256(convert_to(key, getdatabaseencoding())) END,
+        CASE WHEN NOT erased AND NOT log_keys THEN sha256(convert_to(key, 'UTF8')) END,
         role, before, after, reason, session_user, idempotency.caller(), current_setting('application_name'),
         inet_client_addr(), erased);
     IF NOT FOUND THEN
@@ -34,8 +34,8 @@ BEGIN
 END $$;
 
 -- Refuses values that do not go with the action: the caller would believe that they are stored.
-CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb, error text, reason text)
-    RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb,
+                                             error text, reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     unused text;
 BEGIN
@@ -110,7 +110,8 @@ BEGIN
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
     IF even_if_running AND action <> 'release' THEN
-        PERFORM idempotency.refuse('invalid even_if_running', 'Only a release can meet a holder that is still running.', 'Omit it.');
+        PERFORM idempotency.refuse('invalid even_if_running',
+            'Only a release can meet a holder that is still running.', 'Omit it.');
     END IF;
     PERFORM idempotency.check_not_own(key COLLATE "C", scope, principal), idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
@@ -128,13 +129,14 @@ BEGIN
     word := idempotency.status_word(status);
     IF action = 'reopen' AND NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is %s', word),
-            'Only a failed or exhausted record can be reopened.', 'Use action "release" for a record that is not final.', '55000');
+            'Only a failed or exhausted record can be reopened.',
+            'Use action "release" for a record that is not final.', '55000');
     ELSIF NOT idempotency.is_for(action, status) THEN
         PERFORM idempotency.refuse(format('the record of this key is already %s', word),
             'Clients may have this result already, so it cannot be changed.',
             'Use action "reopen" to execute a failed record again, or idem_forget to remove the record.', '55000');
     END IF;
-    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, getdatabaseencoding()), headers, error, reason);
+    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, 'UTF8'), headers, error, reason);
     RETURN true;
 END
 
@@ -210,11 +212,11 @@ BEGIN
     p := idempotency.policy_for(scope COLLATE "C");
     PERFORM idempotency.require_reason(p, reason);
     BEGIN
-        PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, getdatabaseencoding()), headers);
+        PERFORM idempotency.keep_response(r, p, status_code, convert_to(body, 'UTF8'), headers);
     EXCEPTION WHEN program_limit_exceeded THEN
         RETURN 'too_large';
     END;
-    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, getdatabaseencoding()), headers, error, reason);
+    PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, 'UTF8'), headers, error, reason);
     RETURN 'done';
 END
 
@@ -237,9 +239,11 @@ DECLARE
 BEGIN
     PERFORM idempotency.check_writable('idem_erase_decisions()');
     PERFORM idempotency.check_name(of_principal COLLATE "C", 'of_principal'), idempotency.check_reason(reason);
-    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, salt = NULL, erased = true WHERE principal = of_principal;
+    UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, salt = NULL, erased = true
+     WHERE principal = of_principal;
     GET DIAGNOSTICS decisions = ROW_COUNT;
-    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions), reason => reason, erased => true);
+    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions),
+                                    reason => reason, erased => true);
     RETURN decisions;
 END
 
@@ -258,7 +262,8 @@ BEGIN
         SELECT count(DISTINCT coalesce(l.pid::text, l.virtualtransaction)) INTO open FROM pg_locks l
          WHERE l.locktype = 'relation' AND l.relation = 'idempotency.record'::regclass AND l.granted
            AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
-           AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+           AND l.mode IN ('RowExclusiveLock', 'ShareUpdateExclusiveLock', 'ShareRowExclusiveLock',
+                          'ExclusiveLock', 'AccessExclusiveLock')
            AND l.pid IS DISTINCT FROM pg_backend_pid();
         IF open = 0 OR clock_timestamp() >= until THEN RETURN open; END IF;
         PERFORM pg_sleep(0.02);
@@ -272,7 +277,8 @@ BEGIN
     RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
                         a.retained_until, a.sealed_by
       FROM idempotency.attempt a
-     WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C" AND a.principal = idem_attempts.principal COLLATE "C"
+     WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
+       AND a.principal = idem_attempts.principal COLLATE "C"
      ORDER BY a.ended, a.token;
 END
 

@@ -46,7 +46,8 @@ SELECT jsonb_typeof(map) = 'object' AND NOT EXISTS (
 CREATE FUNCTION idempotency.unusable_column(p idempotency.policy) RETURNS text LANGUAGE sql STABLE AS $$
 SELECT CASE
     WHEN (p).fingerprint_fields IS NOT NULL AND (cardinality((p).fingerprint_fields) = 0
-         OR EXISTS (SELECT FROM unnest((p).fingerprint_fields) f WHERE idempotency.is_field(f) IS NOT TRUE)) THEN 'fingerprint_fields'
+         OR EXISTS (SELECT FROM unnest((p).fingerprint_fields) f WHERE idempotency.is_field(f) IS NOT TRUE))
+    THEN 'fingerprint_fields'
     WHEN EXISTS (SELECT FROM unnest((p).exclude_fields) f WHERE idempotency.is_field(f) IS NOT TRUE) THEN 'exclude_fields'
     WHEN EXISTS (SELECT FROM unnest((p).drop_headers) h
                   WHERE (h ~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$') IS NOT TRUE) THEN 'drop_headers'
@@ -133,12 +134,9 @@ CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean LANGUAGE plpgsq
     RETURN coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false);
 
 -- Refuses a scope with encrypt.
-CREATE FUNCTION idempotency.refuse_encryption() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
-        DETAIL = 'The policy of this scope has encrypt.',
-        HINT = 'Use the module, or set the policy without encrypt.';
-END $$;
+CREATE FUNCTION idempotency.refuse_encryption() RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.refuse('encryption is not possible without the module',
+    'The policy of this scope has encrypt.', 'Use the module, or set the policy without encrypt.', '0A000') $$;
 
 -- An error if the scope is closed to the caller, or its policy is not valid.
 CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force LANGUAGE plpgsql AS $$
@@ -153,8 +151,8 @@ BEGIN
     END IF;
     IF p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN
         IF EXISTS (SELECT FROM pg_roles WHERE rolname = p.allowed_role) THEN
-            RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = 'permission denied for this scope',
-                DETAIL = format('Its policy admits only members of role "%s".', p.allowed_role);
+            PERFORM idempotency.refuse('permission denied for this scope',
+                format('Its policy admits only members of role "%s".', p.allowed_role), NULL, '42501');
         END IF;
         PERFORM idempotency.refuse('permission denied for this scope',
             format('Its policy admits only members of role "%s", which does not exist.', p.allowed_role),

@@ -16,7 +16,8 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
        -- The parts of those that run with the rights of their caller.
        WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]
-            WHEN 'operator' THEN '{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,is_erased,check_forget}'::name[] END)
+            WHEN 'operator' THEN '{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,
+                is_erased,check_forget}'::name[] END)
        END $$;
 
 -- What a role may call.
@@ -36,11 +37,8 @@ DECLARE
     before jsonb;
     one text;
 BEGIN
-    PERFORM idempotency.check_given('role', role IS NOT NULL);
-    IF current_setting('transaction_read_only') = 'on' THEN
-        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format('cannot execute %s in a read-only transaction', function);
-    END IF;
-    PERFORM idempotency.check_reason(reason);
+    PERFORM idempotency.check_given('role', role IS NOT NULL), idempotency.check_writable(function),
+            idempotency.check_reason(reason);
     before := idempotency.rights_of(role);
     IF action = 'grant' THEN EXECUTE format('GRANT USAGE ON SCHEMA idempotency TO %s', role); END IF;
     FOREACH one IN ARRAY array_remove(rights, NULL) LOOP
