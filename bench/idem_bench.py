@@ -16,13 +16,13 @@ from managed import managed
 from many_records import backlog, live_rows, steady_state
 from pooler import connections
 from server import Server, describe_machine
-from single_requests import (encryption, first_execution, hot_key, once, peers, replay,
+from single_requests import (encryption, first_execution, hot_key, once, once_each, peers, replay,
                              resources)
 from waiters import waiters
 
 SCENARIOS = {scenario.__name__: scenario for scenario in (
-    first_execution, once, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog, cluster,
-    managed)}
+    first_execution, once, once_each, replay, encryption, peers, hot_key, resources, live_rows, steady_state, backlog,
+    cluster, managed)}
 # These take an hour, or much of the disk.
 ON_REQUEST = {scenario.__name__: scenario for scenario in (hour, large, beyond_memory, connections, waiters)}
 

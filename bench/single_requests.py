@@ -82,6 +82,16 @@ def once(server, options):
     return Findings("once", table, figures, [], details)
 
 
+def once_each(server, options):
+    """The consumer of a queue: a thousand keys in one call, against a call and a commit for each key."""
+    singly = Contender("idem_once for each key", "ours_once_statement", PAYMENTS)
+    together = Contender("idem_once_each, 1,000 keys", "ours_once_each", PAYMENTS)
+    durable, _, table, details = compare(server, options, "once_each", [singly, together], singly.name)
+    keys_a_second = [1000 * ratio for ratio in durable.ratios(together.name, singly.name)]
+    figure = Figure("once_each: keys per second in one call / singly", keys_a_second, 5)
+    return Findings("once_each", table, [figure], [], details)
+
+
 def store_answers(server):
     """The same answers for all: completed records, once more in a plain table of the same shape,
     and in Redis."""
