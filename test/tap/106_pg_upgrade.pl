@@ -80,7 +80,7 @@ subtest 'pg_upgrade' => sub {
 			SELECT r, count(*) FROM pg_proc AS p, unnest('{app,support}'::name[]) AS r
 			 WHERE p.proname LIKE 'idem\_%' AND p.proacl IS NOT NULL
 			   AND has_function_privilege(r, p.oid, 'EXECUTE') GROUP BY r ORDER BY r}),
-		"app|16\nsupport|35", 'and what idem_grant is to give');
+		"app|17\nsupport|36", 'and what idem_grant is to give');
 	configure($new, 'idempotency.cleanup_interval' => '1s');
 	is_swept($new, 'postgres', 'and sweeping goes on');
 	$new->stop;

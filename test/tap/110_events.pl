@@ -166,7 +166,7 @@ subtest 'decisions' => sub {
 	ask($session, 'RESET ROLE');
 	is_deeply(events(sub { ask($session, q{SELECT idem_revoke('support')}) }),
 		[ qq(decision=revoke role="support" decided_by="$me" acting_as="$me")
-			. ' before={"operator": true, "protocol": true, "administrator": true} after={"operator": false, "protocol": false, "administrator": false}' ],
+			. ' before={"worker": false, "operator": true, "protocol": true, "administrator": true} after={"worker": false, "operator": false, "protocol": false, "administrator": false}' ],
 		'rights');
 	ask($session, q{SET idempotency.log_events = 'all'});
 };
