@@ -21,9 +21,11 @@ def needs(capability):
 
 
 class Case(unittest.TestCase):
-    """`server` is shared by cases that run at the same time; `lone` cases have one of their own."""
+    """`server` is shared by cases that run at the same time; `lone` cases have one of their own. `last` cases change
+    the database, which is shared by all: they run when the others have ended."""
 
     lone = False
+    last = False
     needs = None
     maxDiff = 2000
     suite = None  # of the run: database, shared, own
@@ -81,6 +83,10 @@ class Case(unittest.TestCase):
     def assert_replay_of(self, first, again, *other_fields, replay_header="Idempotent-Replayed"):
         self.assertEqual(again.all(replay_header), ["true"], again)
         self.assertEqual(again.essence(replay_header, *other_fields), first.essence(*other_fields))
+
+    def assert_unavailable(self, answer, status=503):
+        self.assert_problem(answer, status=status)
+        self.assertEqual(answer.one("Retry-After"), "1")
 
     def assert_problem(self, answer, word=None, status=None):
         """A problem document that says what its status line says, and what the server says of the word."""

@@ -253,10 +253,6 @@ class Pool(Case):
 class Away(Case):
     lone = True
 
-    def assert_unavailable(self, answer, status=503):
-        self.assert_problem(answer, status=status)
-        self.assertEqual(answer.one("Retry-After"), "1")
-
     def test_refused(self):
         self.server.proxy.refuse()
         for path in ("/transactional", "/leased", "/generate", "/derive"):
@@ -300,27 +296,6 @@ class Away(Case):
         return wait_until("the key is free", lambda: (
             answer if (answer := self.send("/transactional", order)).status != 409 else None))  # fmt: skip
 
-    def test_a_standby(self):
-        """A server that takes no writes takes no claims. When it does again, the service need not be started anew."""
-        self.become("on")
-        self.addCleanup(self.become, "off")
-        for path in ("/transactional", "/leased"):
-            with self.subTest(path):
-                self.assert_unavailable(self.send(path, {"effect": "done"}))
-        self.become("off")
-        self.assert_effects(0)
-        self.assert_executed(self.send("/transactional", {"effect": "done"}))
-
-    def become(self, read_only):
-        """As after a failover: the sessions are new ones."""
-        database = self.suite.database
-        with database.connect() as admin:
-            admin.execute("SET default_transaction_read_only = off")
-            admin.execute(f"ALTER DATABASE {database.name} SET default_transaction_read_only = {read_only}")
-            admin.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                " WHERE application_name = %s AND datname = current_database()", [self.server.application])
-
     def test_unprotected_by_choice(self):
         self.server.proxy.refuse()
         for _ in range(2):
@@ -340,3 +315,28 @@ class Away(Case):
     def test_whose_handler_has_failed_is_still_told_so(self):
         """A handler's own failure is not taken for the database's."""
         self.assert_status(self.send("/leased", {"throw": True}), 500)
+
+
+class Standby(Case):
+    lone = last = True
+
+    def test_it_is_away(self):
+        """A server that takes no writes takes no claims. When it does again, the service need not be started anew."""
+        self.become("on")
+        self.addCleanup(self.become, "off")
+        for path in ("/transactional", "/leased"):
+            with self.subTest(path):
+                self.assert_unavailable(self.send(path, {"effect": "done"}))
+        self.become("off")
+        self.assert_effects(0)
+        self.assert_executed(self.send("/transactional", {"effect": "done"}))
+
+    def become(self, read_only):
+        """As after a failover: the sessions are new ones."""
+        database = self.suite.database
+        with database.connect() as admin:
+            admin.execute("SET default_transaction_read_only = off")
+            admin.execute(f"ALTER DATABASE {database.name} SET default_transaction_read_only = {read_only}")
+            admin.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+                " WHERE application_name = %s AND datname = current_database()", [self.server.application])
