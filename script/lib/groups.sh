@@ -470,10 +470,10 @@ copy_clients() {
 
 # Some languages do not support Unix sockets.
 start_clients_cluster() {
-    local port
+    local name=${1:-clients} port
     port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
     TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port")
-    start_test_cluster clients
+    start_test_cluster "$name"
     export PGHOST=127.0.0.1 PGPORT=$port
 }
 
@@ -482,7 +482,7 @@ start_clients_cluster() {
 group_packages() {
     ensure_installed
     copy_clients packages/sources
-    start_clients_cluster
+    start_clients_cluster packages
     local package language missing status=0
     for package in "$ROOT"/clients/*/package; do
         language=$(basename "$(dirname "$package")")
@@ -493,8 +493,8 @@ group_packages() {
             check "$language: left out, for it needs ${missing:-something}" true
         fi
     done
-    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
-    stop_cluster clients
+    ((status == 0)) || show_tail 60 "$WORK/packages/server.log"
+    stop_cluster packages
     return "$status"
 }
 
