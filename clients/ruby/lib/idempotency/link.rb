@@ -70,8 +70,15 @@ module Idempotency
     def pipelined(statements)
       connection.enter_pipeline_mode
       statements.each { |sql, values| connection.send_query_params(sql, values, 0, TEXTS) }
-      connection.pipeline_sync
+      send_all
       answers.tap { connection.exit_pipeline_mode }
+    end
+
+    # Sending to a server that has gone raises no class of its own.
+    def send_all
+      connection.pipeline_sync
+    rescue PG::Error => e
+      raise PG::ConnectionBad, e.message
     end
 
     # Each statement's result is followed by nil, all of them by that of the Sync.
