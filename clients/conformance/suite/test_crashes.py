@@ -332,11 +332,10 @@ class Standby(Case):
         self.assert_executed(self.send("/transactional", {"effect": "done"}))
 
     def become(self, read_only):
-        """As after a failover: the sessions are new ones."""
+        """As after a failover: no connection of before is left, and a new one meets another server."""
         database = self.suite.database
+        self.server.proxy.refuse()
         with database.connect() as admin:
             admin.execute("SET default_transaction_read_only = off")
             admin.execute(f"ALTER DATABASE {database.name} SET default_transaction_read_only = {read_only}")
-            admin.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                " WHERE application_name = %s AND datname = current_database()", [self.server.application])
+        self.server.proxy.listen()
