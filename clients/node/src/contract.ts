@@ -32,6 +32,10 @@ export const CHECKPOINT = `
 export const ONCE = `
   SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first`;
 
+export const DUE = `
+  SELECT key, scope, principal, token, attempt, operation, method, path, request, recovery_point, state, error
+    FROM idem_claim_due($1::text, $2::integer, lease => $3::bigint * interval '1 ms', holder => $4::text)`;
+
 export const PROBLEM = `
   SELECT idem_problem($1::text) AS problem`;
 

@@ -39,6 +39,10 @@ final class Contract
     public const ONCE = <<<'SQL'
         SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first
         SQL;
+    public const DUE = <<<'SQL'
+        SELECT key, scope, principal, token, attempt, operation, method, path, request, recovery_point, state, error
+          FROM idem_claim_due($1::text, $2::integer, lease => $3::bigint * interval '1 ms', holder => $4::text)
+        SQL;
     public const PROBLEM = <<<'SQL'
         SELECT idem_problem($1::text) AS problem
         SQL;

@@ -33,6 +33,10 @@ SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, princip
 pub(crate) const ONCE: &str = "
 SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first";
 
+pub(crate) const DUE: &str = "
+SELECT key, scope, principal, token, attempt, operation, method, path, request, recovery_point, state, error
+  FROM idem_claim_due($1::text, $2::integer, lease => $3::bigint * interval '1 ms', holder => $4::text)";
+
 pub(crate) const PROBLEM: &str = "
 SELECT idem_problem($1::text) AS problem";
 

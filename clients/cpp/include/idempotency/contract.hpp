@@ -39,6 +39,10 @@ SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, princip
 inline constexpr char kOnce[] = R"(
 SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first)";
 
+inline constexpr char kDue[] = R"(
+SELECT key, scope, principal, token, attempt, operation, method, path, request, recovery_point, state, error
+  FROM idem_claim_due($1::text, $2::integer, lease => $3::bigint * interval '1 ms', holder => $4::text))";
+
 inline constexpr char kProblem[] = R"(
 SELECT idem_problem($1::text) AS problem)";
 

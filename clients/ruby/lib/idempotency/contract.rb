@@ -42,6 +42,11 @@ module Idempotency
       SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first
     SQL
 
+    DUE_SQL = <<~SQL
+      SELECT key, scope, principal, token, attempt, operation, method, path, request, recovery_point, state, error
+        FROM idem_claim_due($1::text, $2::integer, lease => $3::bigint * interval '1 ms', holder => $4::text)
+    SQL
+
     PROBLEM_SQL = <<~SQL
       SELECT idem_problem($1::text) AS problem
     SQL

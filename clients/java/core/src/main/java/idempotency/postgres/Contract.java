@@ -31,6 +31,9 @@ public final class Contract {
                                    token => ?::bigint)""";
     static final String ONCE = """
             SELECT idem_once(?::text, scope => ?::text, principal => ?::text) AS first""";
+    static final String DUE = """
+            SELECT key, scope, principal, token, attempt, operation, method, path, request, recovery_point, state, error
+              FROM idem_claim_due(?::text, ?::integer, lease => ?::bigint * interval '1 ms', holder => ?::text)""";
     static final String PROBLEM = """
             SELECT idem_problem(?::text) AS problem""";
 
