@@ -30,6 +30,11 @@ SELECT idem_policy_set('POST /configured', exclude_fields => '{trace_id,$.meta.s
 SELECT idem_policy_set('POST /omit', retention => '1 day');
 SELECT idem_policy_set('POST /small', max_attempts => 1);
 SELECT idem_policy_set('POST /unprotected', on_lease_expiry => 'unknown');
+-- Workers. The first is due again immediately; a failure of the second is not, while a case looks at it.
+SELECT idem_policy_set('worker/soon/*', store_request => true, retry_base => '0');
+SELECT idem_policy_set('worker/late/*', store_request => true, retry_base => '1 day', retry_cap => '1 day');
+SELECT idem_policy_set('worker/thrice/*', store_request => true, retry_base => '0', max_attempts => 3);
+SELECT idem_policy_set('worker/uncertain/*', store_request => true, retry_base => '0', on_lease_expiry => 'unknown');
 """
 
 

@@ -1,4 +1,4 @@
-"""The server under test: clients/LANGUAGE/example/start as a child process, behind a proxy of its own."""
+"""The programs under test: clients/LANGUAGE/example/start and worker as child processes, each behind a proxy of its own."""
 
 import os
 import pathlib
@@ -23,36 +23,44 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Server:
-    def __init__(self, language, variant, database, name, pooler=None):
+class Program:
+    """clients/LANGUAGE/example/NAME."""
+
+    def __init__(self, language, program, application, database, pooler=None):
         # It must not outlive us, however we end.
-        self.command = ["setpriv", "--pdeathsig", "KILL", str(CLIENTS / language / "example" / "start")]
+        self.command = ["setpriv", "--pdeathsig", "KILL", str(CLIENTS / language / "example" / program)]
         self.proxy = Proxy(pooler)
-        self.more = {"POOLED": "1"} if pooler else {}
-        self.application = f"{language}-{name}"
-        self.variant = variant
+        self.application = application
         self.database = database
         self.log = tempfile.TemporaryFile()
         self.child = None
 
+    def variables(self):
+        """What this kind of program is told besides the database."""
+        raise NotImplementedError
+
     def start(self):
-        self.port = free_port()
+        self.launch()
+        self.wait_until_ready()
+        return self
+
+    def launch(self):
         environment = {
             **os.environ,
-            "PORT": str(self.port),
             "PGHOST": "127.0.0.1",
             "PGPORT": str(self.proxy.port),
             "PGUSER": os.environ.get("PGUSER", "postgres"),
             "PGDATABASE": self.database.name,
             "PGAPPNAME": self.application,
             "PGSSLMODE": "disable",
-            "SERVER": self.variant,
-            **self.more,
+            **self.variables(),
         }
         self.child = subprocess.Popen(
             self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log,
             env=environment, start_new_session=True,
         )
+
+    def wait_until_ready(self):
         deadline = time.monotonic() + START_PATIENCE
         said = b""
         while b"ready\n" not in said:
@@ -62,7 +70,6 @@ class Server:
             if not data:
                 self.kill()
                 raise RuntimeError(f"{self.command[-1]} did not say that it is ready, but {said!r}\n{self.logged()}")
-        return self
 
     def logged(self):
         return os.pread(self.log.fileno(), 1 << 20, 0).decode(errors="replace")
@@ -78,8 +85,11 @@ class Server:
             pass
         return self.reap()
 
-    def terminate(self):
+    def tell_to_stop(self):
         self.child.send_signal(signal.SIGTERM)
+
+    def terminate(self):
+        self.tell_to_stop()
         return self.reap()
 
     def reap(self, patience=PATIENCE):
@@ -89,6 +99,26 @@ class Server:
             if self.child.poll() is not None:
                 self.child.stdout.close()
 
+    def close(self):
+        if self.runs():
+            self.kill()
+        self.proxy.refuse()
+        self.log.close()
+
+
+class Server(Program):
+    def __init__(self, language, variant, database, name, pooler=None):
+        super().__init__(language, "start", f"{language}-{name}", database, pooler)
+        self.more = {"POOLED": "1"} if pooler else {}
+        self.variant = variant
+
+    def variables(self):
+        return {"PORT": str(self.port), "SERVER": self.variant, **self.more}
+
+    def launch(self):
+        self.port = free_port()
+        super().launch()
+
     def ensure(self):
         """Running, with a database that can be reached and no trap set."""
         self.proxy.clear()
@@ -96,11 +126,14 @@ class Server:
         if not self.runs():
             self.start()
 
-    def close(self):
-        if self.runs():
-            self.kill()
-        self.proxy.refuse()
-        self.log.close()
-
     def call(self, path, fields=(), body=b"", **named):
         return call(self.port, path, fields, body, **named)
+
+
+class Worker(Program):
+    def __init__(self, language, database, scope, **options):
+        super().__init__(language, "worker", f"{language}-{scope}", database)
+        self.options = {"scope": scope, "size": 1, "lease_ms": 30000, "poll_ms": 50, "channel": "", "mode": "transactional", **options}
+
+    def variables(self):
+        return {f"WORKER_{name.upper()}": str(value) for name, value in self.options.items()}

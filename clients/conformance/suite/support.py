@@ -22,10 +22,12 @@ def needs(capability):
 
 class Case(unittest.TestCase):
     """`server` is shared by cases that run at the same time; `lone` cases have one of their own. `last` cases change
-    the database, which is shared by all: they run when the others have ended."""
+    the database, which is shared by all: they run when the others have ended. Cases `for_the_first_server` concern the
+    language, whatever server it has."""
 
     lone = False
     last = False
+    for_the_first_server = False
     needs = None
     maxDiff = 2000
     suite = None  # of the run: database, shared, own
