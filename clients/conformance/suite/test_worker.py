@@ -69,7 +69,7 @@ class Workers(Case):
         return [f"{self.key}-{number:02}" for number in range(count)]
 
     def count(self, condition):
-        return self.database.value(f"SELECT count(*) FROM idempotency.records WHERE scope = %s AND {condition}", self.scope)
+        return self.database.value(f"SELECT count(*) FROM idempotency.records WHERE scope = %s AND ({condition})", self.scope)
 
     def lease_until(self):
         return self.database.value("SELECT lease_until FROM idempotency.records WHERE principal = %s", self.principal)
@@ -181,7 +181,7 @@ class Records(Workers):
         order = {"effect": "done", "throw_until": 9}
         self.queue(order)
         worker = self.started()
-        self.wait("no attempt is left", lambda: self.record()[:2] == ("failed", 3))
+        self.wait("no attempt is left", lambda: self.record()[:2] == ("exhausted", 3))
         self.assertEqual(self.begin(order)[0], "exhausted")
         self.assert_told()
         self.assert_effects(0)
