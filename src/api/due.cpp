@@ -5,6 +5,7 @@
 #include "api/types.hpp"
 #include "claim/sealing.hpp"
 #include "pg/boundary.hpp"
+#include "pg/installed.hpp"
 #include "store/due.hpp"
 #include "store/record_table.hpp"
 #include "worker/presence.hpp"
@@ -50,8 +51,7 @@ Datum claim_due(FunctionCallInfo fcinfo) {
     if (!PG_ARGISNULL(3)) asked.holder = required_name(fcinfo, 3, "holder");
     InitMaterializedSRF(fcinfo, 0);
     auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
-    if (result->setDesc->natts != static_cast<int>(DueField::Count))
-        elog(ERROR, "idempotency: idem_due is not the type this library knows");
+    pg::check_row_type(result->setDesc, static_cast<int>(DueField::Count));
     claim::claim_due(asked, put_claim, result);
     return 0;
 }

@@ -21,20 +21,10 @@ struct Keys {
     int count;
 };
 
-void check_number_of_keys(ArrayType* array) {
-    int count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
-    if (count > pg::kMaxListItems)
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("too many elements in %s", "keys"),
-                 errdetail("There are %d; %d are allowed.", count, pg::kMaxListItems),
-                 errhint("Split the keys over several calls.")));
-}
-
 // Each key once, where it stands first.
 Keys sorted_keys(FunctionCallInfo fcinfo) {
-    ArrayType* array = PG_GETARG_ARRAYTYPE_P(0);
-    check_number_of_keys(array);
-    pg::TextList list = pg::text_list(array, "keys");
+    pg::TextList list =
+        pg::text_list(PG_GETARG_ARRAYTYPE_P(0), "keys", "Split the keys over several calls.");
     text* scope = label(fcinfo, 1, "scope");
     text* principal = label(fcinfo, 2, "principal");
     auto less = [&list](int a, int b) {

@@ -152,12 +152,8 @@ Answer answer_to(const Settled& question) {
     }
     note_waiting_ended();
     std::int64_t waited = patience.waited ? Max(pg::monotonic_micros() - patience.start, 1) : 0;
-    const core::Decision& decision = *turn.answer.decision;
-    const store::Record& record = turn.answer.record;
-    stats::account_for({decision.outcome, decision.execution, pg::bytes_of(record.id.scope),
-                        pg::bytes_of(record.id.principal), pg::bytes_of(record.id.key),
-                        turn.answer.has_record ? record.attempt : 0, waited});
-    last_was_execute = decision.outcome == core::Outcome::Execute;
+    account_for(turn.answer, waited);
+    last_was_execute = turn.answer.decision->outcome == core::Outcome::Execute;
     turn.answer.gave_way = patience.gave_way;
     return turn.answer;
 }
@@ -171,6 +167,14 @@ Answer answer_to(const Settled& question) {
 }
 
 }  // namespace
+
+void account_for(const Answer& answer, std::int64_t waited) {
+    const store::Record& record = answer.record;
+    stats::account_for({answer.decision->outcome, answer.decision->execution,
+                        pg::bytes_of(record.id.scope), pg::bytes_of(record.id.principal),
+                        pg::bytes_of(record.id.key), answer.has_record ? record.attempt : 0,
+                        waited});
+}
 
 core::Decision decision_about(store::Record* record, const Settled& question, TimestampTz now) {
     core::Terms terms = question.terms;

@@ -12,6 +12,9 @@ namespace idem::claim {
 // of that moment.
 core::Decision decision_about(store::Record* record, const Settled& question, TimestampTz now);
 
+// Counts the answer, and logs it where the settings want that; `waited` is in microseconds.
+void account_for(const Answer& answer, std::int64_t waited = 0);
+
 // Answers with one row of the outcome table. With Execute, the transaction holds the claim.
 Answer begin(const Question& question);
 

@@ -12,7 +12,6 @@
 #include "claim/sealing.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
-#include "stats/events.hpp"
 #include "store/due.hpp"
 #include "store/store.hpp"
 
@@ -70,13 +69,6 @@ bool grant_if_due(const DueQuestion& asked, const store::Identity& id, Answer* a
     if (execution != core::Execution::Retry && execution != core::Execution::Takeover) return false;
     return opens(record, settled.policy.values) && may_be_granted(settled, now, *answer) &&
            grant(settled, now, 0, answer);
-}
-
-void account_for(const Answer& answer) {
-    const store::Record& record = answer.record;
-    stats::account_for({answer.decision->outcome, answer.decision->execution,
-                        pg::bytes_of(record.id.scope), pg::bytes_of(record.id.principal),
-                        pg::bytes_of(record.id.key), record.attempt, 0});
 }
 
 }  // namespace

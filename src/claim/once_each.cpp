@@ -10,7 +10,6 @@
 #include "claim/locks.hpp"
 #include "claim/open_claims.hpp"
 #include "pg/boundary.hpp"
-#include "stats/events.hpp"
 #include "store/attempt.hpp"
 #include "store/store.hpp"
 
@@ -27,12 +26,6 @@ struct Batch {
     int count;
 };
 
-void account_for_outcome(const core::Decision& decision, const store::Record& record) {
-    stats::account_for({decision.outcome, decision.execution, pg::bytes_of(record.id.scope),
-                        pg::bytes_of(record.id.principal), pg::bytes_of(record.id.key),
-                        record.attempt, 0});
-}
-
 // Whether the key is new; then it is in the batch, and locked. None: idem_once must tell.
 std::optional<bool> look_once(const Settled& question, Batch* batch) {
     const store::Identity& id = question.id;
@@ -42,19 +35,20 @@ std::optional<bool> look_once(const Settled& question, Batch* batch) {
     store::Look look = store::find(id, &answer.record);
     answer.has_record = look.found;
     TimestampTz now = GetCurrentTimestamp();
-    core::Decision decision = decision_about(look.found ? &answer.record : nullptr, question, now);
-    answer.decision = decision;
-    if (decision.execution == core::Execution::First && !TransactionIdIsValid(look.writer)) {
-        store::Record* record = &batch->records[batch->count++];
-        *record = claimed_record(question, now, answer);
-        mark_completed(record);
-        account_for_outcome(decision, *record);
-        return true;
+    answer.decision = decision_about(look.found ? &answer.record : nullptr, question, now);
+    bool is_new =
+        answer.decision->execution == core::Execution::First && !TransactionIdIsValid(look.writer);
+    if (is_new) {
+        answer.record = claimed_record(question, now, answer);
+        answer.has_record = true;
+        mark_completed(&answer.record);
+        batch->records[batch->count++] = answer.record;
+    } else {
+        unlock(id);
+        if (answer.decision->outcome != core::Outcome::Replay) return std::nullopt;
     }
-    unlock(id);
-    if (decision.outcome != core::Outcome::Replay) return std::nullopt;
-    account_for_outcome(decision, answer.record);
-    return false;
+    account_for(answer);
+    return is_new;
 }
 
 void write(Batch* batch, const core::Policy& policy) {

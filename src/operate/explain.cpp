@@ -384,9 +384,7 @@ struct Call {
 };
 
 Datum explanation_datum(FunctionCallInfo fcinfo, const Explanation& explanation, const Call& call) {
-    TupleDesc desc = pg::row_of_called(fcinfo->flinfo->fn_oid);
-    if (desc->natts != kExplanationFieldCount)
-        elog(ERROR, "idempotency: idem_explanation is not the type this library knows");
+    TupleDesc desc = pg::row_of_called(fcinfo->flinfo->fn_oid, kExplanationFieldCount);
     Row row;
     memset(row.nulls, true, sizeof(row.nulls));
     memset(row.values, 0, sizeof(row.values));

@@ -51,12 +51,13 @@ std::int64_t micros_of(const Interval* span) {
     return core::interval_micros(span->month, span->day, span->time);
 }
 
-TextList text_list(ArrayType* array, const char* what) {
+TextList text_list(ArrayType* array, const char* what, const char* hint_if_too_many) {
     int items = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
     if (items > kMaxListItems)
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("too many elements in %s", what),
-                 errdetail("There are %d; %d are allowed.", items, kMaxListItems)));
+                 errdetail("There are %d; %d are allowed.", items, kMaxListItems),
+                 hint_if_too_many ? errhint("%s", hint_if_too_many) : 0));
     Datum* elements;
     bool* nulls;
     int count;

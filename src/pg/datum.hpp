@@ -56,6 +56,6 @@ struct TextList {
     std::string_view* items;
     std::size_t count;
 };
-TextList text_list(ArrayType* array, const char* what);
+TextList text_list(ArrayType* array, const char* what, const char* hint_if_too_many = nullptr);
 
 }  // namespace idem::pg

@@ -115,12 +115,20 @@ void check_called(Oid function) {
     if (!SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(function))) raise_dropped();
 }
 
-TupleDesc row_of_called(Oid function) {
+void check_row_type(TupleDesc row, int columns) {
+    if (row->natts != columns)
+        elog(ERROR, "idempotency: %s is not the type this library knows",
+             format_type_be(row->tdtypeid));
+}
+
+TupleDesc row_of_called(Oid function, int columns) {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
     if (!HeapTupleIsValid(tuple)) raise_dropped();
     Oid type = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple))->prorettype;
     ReleaseSysCache(tuple);
-    return lookup_rowtype_tupdesc(type, -1);
+    TupleDesc row = lookup_rowtype_tupdesc(type, -1);
+    check_row_type(row, columns);
+    return row;
 }
 
 Oid find_table(const char* name) {

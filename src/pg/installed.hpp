@@ -29,7 +29,10 @@ void check_called(Oid function);
 
 // The row type of the running function's result, from the server's type cache. The user releases
 // it. The same error.
-TupleDesc row_of_called(Oid function);
+TupleDesc row_of_called(Oid function, int columns);
+
+// An error if the type of a row has another number of columns: it is of another release.
+void check_row_type(TupleDesc row, int columns);
 
 // Locks such a table until the transaction ends, and returns its OID.
 Oid lock_table(const char* name, LOCKMODE mode);

@@ -272,13 +272,15 @@ Look find(const RecordTable& in, const Identity& id, Record* record) {
     return row.look;
 }
 
-// Locks the indexes too: at commit, no lock may be waited for.
+// Locks the indexes too: at commit, no lock may be waited for. Claims are written then, and a claim
+// has no entry among the failed attempts.
 void reserve(const RecordTable& in) {
     Relation table = table_open(in.table, NoLock);
     CheckCmdReplicaIdentity(table, CMD_UPDATE);
     List* indexes = RelationGetIndexList(table);
     ListCell* cell;
-    foreach (cell, indexes) LockRelationOid(lfirst_oid(cell), RowExclusiveLock);
+    foreach (cell, indexes)
+        if (lfirst_oid(cell) != in.partial.due) LockRelationOid(lfirst_oid(cell), RowExclusiveLock);
     list_free(indexes);
     table_close(table, NoLock);
 }
@@ -293,12 +295,11 @@ void insert_rows(Relation table, const Placed& rows) {
         table_multi_insert(table, rows.slots, rows.count, command, 0, nullptr);
 }
 
-bool insert_all(const RecordTable& in, const Record* records, int count) {
+// `rows` has room for a slot of each record.
+bool insert_as(const RecordTable& in, const Record* records, const Placed& rows) {
     Relation table = open_for_writing(in, CMD_INSERT);
     bool snapshot_pushed = push_snapshot();
-    Size size = sizeof(TupleTableSlot*) * static_cast<Size>(count);
-    Placed rows{static_cast<TupleTableSlot**>(palloc(size)), count};
-    for (int i = 0; i < count; i++) rows.slots[i] = slot_of(records[i], table);
+    for (int i = 0; i < rows.count; i++) rows.slots[i] = slot_of(records[i], table);
     MemoryContext context = CurrentMemoryContext;
     PG_TRY();
     {
@@ -317,8 +318,7 @@ bool insert_all(const RecordTable& in, const Record* records, int count) {
         raise_claim_overtaken();
     }
     PG_END_TRY();
-    for (int i = 0; i < count; i++) ExecDropSingleTupleTableSlot(rows.slots[i]);
-    pfree(rows.slots);
+    for (int i = 0; i < rows.count; i++) ExecDropSingleTupleTableSlot(rows.slots[i]);
     if (snapshot_pushed) PopActiveSnapshot();
     table_close(table, NoLock);
     CommandCounterIncrement();
@@ -326,7 +326,16 @@ bool insert_all(const RecordTable& in, const Record* records, int count) {
 }
 
 bool insert(const RecordTable& in, const Record& record) {
-    return insert_all(in, &record, 1);
+    TupleTableSlot* slot;
+    return insert_as(in, &record, {&slot, 1});
+}
+
+bool insert_all(const RecordTable& in, const Record* records, int count) {
+    Size size = sizeof(TupleTableSlot*) * static_cast<Size>(count);
+    auto** slots = static_cast<TupleTableSlot**>(palloc(size));
+    bool inserted = insert_as(in, records, {slots, count});
+    pfree(slots);
+    return inserted;
 }
 
 // Changes the row. If a writer that bypasses our lock changes it at the same moment, waits for that
