@@ -16,7 +16,11 @@ from idempotency_postgres import Answer, NothingHappened, Rejection
 INFO = f"application_name={os.environ.get('PGAPPNAME', 'example')} connect_timeout=5"
 # Behind PgBouncer a prepared statement is another session's.
 PREPARES = {"prepare_threshold": None} if os.environ.get("POOLED") else {}
-others = ConnectionPool(INFO, min_size=2, max_size=40, open=True, reconnect_timeout=1, kwargs={"autocommit": True, **PREPARES})
+# Of the handler's own: gates, effects of leased routes, hooks. A connection that has died is not handed out.
+others = ConnectionPool(
+    INFO, min_size=2, max_size=40, open=True, reconnect_timeout=1, check=ConnectionPool.check_connection,
+    kwargs={"autocommit": True, **PREPARES},
+)  # fmt: skip
 runs = {}  # of handlers that are to fail, by key
 
 

@@ -22,8 +22,11 @@ INFO = f"application_name={os.environ.get('PGAPPNAME', 'example')} connect_timeo
 # Behind PgBouncer a prepared statement is another session's.
 PREPARES = {"prepare_threshold": None} if os.environ.get("POOLED") else {}
 pool = AsyncConnectionPool(INFO, min_size=2, max_size=10, open=False, reconnect_timeout=1, kwargs=PREPARES)
-# Of the handler's own: gates, effects of leased routes, hooks.
-others = AsyncConnectionPool(INFO, min_size=2, max_size=40, open=False, reconnect_timeout=1, kwargs={"autocommit": True, **PREPARES})
+# Of the handler's own: gates, effects of leased routes, hooks. A connection that has died is not handed out.
+others = AsyncConnectionPool(
+    INFO, min_size=2, max_size=40, open=False, reconnect_timeout=1, check=AsyncConnectionPool.check_connection,
+    kwargs={"autocommit": True, **PREPARES},
+)  # fmt: skip
 
 
 def hook(name):

@@ -41,6 +41,11 @@ class database:
             if not connection.in_atomic_block:  # that of a test, for example
                 connection.close_if_unusable_or_obsolete()
             connection.ensure_connection()
+            while is_gone(connection.connection) and not connection.in_atomic_block:
+                connection.connection.close()  # or Django's pool hands it out again
+                connection.close()
+                deadline.check()
+                connection.ensure_connection()
             deadline.check()
             with breaking(connection.connection, deadline):
                 yield connection
