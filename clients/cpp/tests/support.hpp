@@ -39,6 +39,12 @@ inline std::string status(const std::string& key, const std::string& scope = "te
     return ask("SELECT status FROM idem_get($1, $2, 'me')", {key, scope}).value_or("");
 }
 
+// Which session a statement gets, and its settings, are the pooler's then.
+inline bool is_pooled() {
+    const char* port = std::getenv("PGPORT");
+    return port != nullptr && ask("SELECT inet_server_port()") != port;
+}
+
 inline constexpr auto kNulOrTooLarge = {R"("\u0000")", "1e200000"};  // JSON, but not jsonb
 
 inline Call call_for(const std::string& key, const std::string& request = "{}") {

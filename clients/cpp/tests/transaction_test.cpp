@@ -134,12 +134,6 @@ TEST_F(Careless, commit_in_a_transaction) {
     try_all(commits(), [this](const Act& act) { transact(act); });
 }
 
-// Which session a statement gets, and its settings, are the pooler's then.
-bool is_pooled() {
-    const char* port = std::getenv("PGPORT");
-    return port != nullptr && ask("SELECT inet_server_port()") != port;
-}
-
 TEST(ByteaOutput, escape_changes_no_replay) {
     if (is_pooled()) GTEST_SKIP();
     prepare_database();

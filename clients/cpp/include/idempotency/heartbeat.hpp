@@ -28,14 +28,19 @@ class Lease {
         return lost_ || Clock::now() >= ends_;
     }
 
-    // True as soon as the lease is lost; false if it is not lost for that long.
-    bool wait_for_loss(Milliseconds patience) const {
+    // Whether the work is to stop: the lease is lost, or its program ends.
+    bool is_to_stop() const {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return lost_ || stopped_ || Clock::now() >= ends_;
+    }
+
+    // True as soon as the work is to stop; false if it is not for that long.
+    bool wait_for_stop(Milliseconds patience) const {
         std::unique_lock<std::mutex> lock(mutex_);
         const auto until = Clock::now() + patience;
-        while (!lost_ && Clock::now() < ends_ && Clock::now() < until) {
-            changed_.wait_until(lock, std::min(ends_, until));
-        }
-        return lost_ || Clock::now() >= ends_;
+        const auto stops = [this] { return lost_ || stopped_ || Clock::now() >= ends_; };
+        while (!stops() && Clock::now() < until) changed_.wait_until(lock, std::min(ends_, until));
+        return stops();
     }
 
     void prolonged(Clock::time_point sent) {
@@ -50,6 +55,12 @@ class Lease {
         changed_.notify_all();
     }
 
+    void stop() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        stopped_ = true;
+        changed_.notify_all();
+    }
+
     Clock::time_point ends() const {
         const std::lock_guard<std::mutex> lock(mutex_);
         return ends_;
@@ -61,7 +72,7 @@ class Lease {
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
     Clock::time_point ends_;
-    bool lost_ = false;
+    bool lost_ = false, stopped_ = false;
 };
 
 // Sends beats from a separate thread, over a separate connection: the holder's may be busy for

@@ -61,6 +61,11 @@ struct Answer {
     std::string body;
 };
 
+// Of work that has none.
+inline Answer no_answer() {
+    return {0, {}, ""};
+}
+
 // Ends a request early with an answer that is not stored.
 class Refusal : public std::exception {
   public:

@@ -69,6 +69,7 @@ auto alone(Pool<Driver>& pool, Milliseconds longer, const Statement& statement) 
 }
 
 inline Statement completion(const ClaimId& claim, const Answer& answer, const Rules& rules) {
+    if (answer.status == no_answer().status) return protocol::complete(claim);
     if (answer.body.size() <= rules.max_answer_bytes) {
         return protocol::complete(claim, answer.status, answer.body, answer.headers);
     }
@@ -134,6 +135,8 @@ struct LeasedWork {
     const Rules& rules;
     Lease lease;
     std::function<void()> on_lost;
+    // Work that fails has certainly had no effect.
+    bool rolls_back = false;
     std::atomic<bool> told{false};
     // While the claim is being ended, a beat that finds no claim does not count as a loss.
     std::atomic<bool> ending{false};
@@ -187,6 +190,7 @@ void end(LeasedWork<Driver>& work, const Statement& statement) {
 // Retryable, never released.
 template <typename Driver>
 void give_up(LeasedWork<Driver>& work, const std::string& error, bool uncertain) {
+    uncertain = uncertain && !work.rolls_back;
     end(work,
         [&](const protocol::Run& run) { protocol::fail(run, work.found.claim, error, uncertain); });
 }
@@ -240,10 +244,10 @@ class LeasedClaim {
     const std::string& recovery_point() const { return work().found.recovery_point; }
     const nlohmann::json& state() const { return work().found.state; }
 
-    // Whether another worker may have the request by now.
-    bool lost() const { return work().lease.lost(); }
+    // Whether another worker may have the request by now, or the program is to end.
+    bool lost() const { return work().lease.is_to_stop(); }
     // True as soon as that is so; false if it is not for that long.
-    bool wait_for_loss(Milliseconds patience) const { return work().lease.wait_for_loss(patience); }
+    bool wait_for_loss(Milliseconds patience) const { return work().lease.wait_for_stop(patience); }
     // Call it before each effect outside the database. Throws ClaimLost. The claim can still be
     // lost a moment later, so the effect needs an idempotency key of its own.
     void ensure_held() const {
@@ -283,12 +287,15 @@ class LeasedClaim {
         answer = storable(std::move(answer));
         const auto verdict = work().rules.judge(answer);
         if (verdict != Verdict::Keep) return std::move(*this).leave(verdict, std::move(answer));
-        ensure_held();
+        ensure_ours();
         const auto last = detail::completion(work().found.claim, answer, work().rules);
         detail::end(work(), [&](const protocol::Run& run) { run(last.text, last.values); });
         work_ = nullptr;
         return Ended(std::move(answer));
     }
+
+    // There is no answer.
+    Ended finish() && { return std::move(*this).finish(no_answer()); }
 
     // The last step's effects and the answer, in one transaction. It is repeated after a COMMIT
     // without an answer: if the claim had ended, the effects of the repetition are rolled back, and
@@ -336,7 +343,7 @@ class LeasedClaim {
     // decides. The reference is the other service's name for the attempt.
     Ended unknown(const std::string& error, const std::optional<std::string>& reference,
                   Answer answer) && {
-        ensure_held();
+        ensure_ours();
         const auto last = protocol::unknown(work().found.claim, error, reference);
         detail::end(work(), [&](const protocol::Run& run) { run(last.text, last.values); });
         work_ = nullptr;
@@ -355,10 +362,15 @@ class LeasedClaim {
     }
 
     Ended give_up(const std::string& error, bool uncertain, Answer answer) && {
-        ensure_held();
+        ensure_ours();
         detail::give_up(work(), error, uncertain);
         work_ = nullptr;
         return Ended(storable(std::move(answer)));
+    }
+
+    // A claim can be ended by work that is to stop.
+    void ensure_ours() const {
+        if (work().lease.lost()) throw ClaimLost();
     }
 
     detail::LeasedWork<Driver>& work() const {
@@ -396,6 +408,44 @@ class LeasedClaim {
 
     detail::LeasedWork<Driver>* work_;
 };
+
+namespace detail {
+
+// Of the exception that is being handled.
+inline std::string reason_of_exception() try { throw; } catch (const std::exception& error) {
+    return error.what();
+} catch (...) {
+    return "the handler failed";
+}
+
+// Runs the work under its claim, with heartbeats, at most until `limit`. Ends the claim of work
+// that throws. Work is Ended(LeasedClaim<Driver>).
+template <typename Driver, typename Work>
+Answer run_held(LeasedWork<Driver>& state, Clock::time_point limit, const Work& work) try {
+    const auto on_loss = [&] {
+        if (!state.ending) state.tell_lost();
+    };
+    const Heartbeat<Driver> heartbeat(state.pool, state.lease, state.found.claim, on_loss, limit,
+                                      [&] { give_up_late(state); });
+    return work(LeasedClaim<Driver>(state)).answer();
+} catch (const NothingHappened& failure) {
+    if (state.late) throw HandlerLate();
+    settle(state, failure.what(), /* uncertain */ false);
+    throw;
+} catch (const Refusal& refusal) {
+    if (state.late) throw HandlerLate();
+    if (state.ended || !is_kept(refusal, state.rules)) {
+        settle(state, "the handler refused", /* uncertain */ true);
+        throw;
+    }
+    return LeasedClaim<Driver>(state).finish(refusal.answer()).answer();
+} catch (...) {
+    if (state.late) throw HandlerLate();
+    settle(state, reason_of_exception(), /* uncertain */ true);
+    throw;
+}
+
+}  // namespace detail
 
 // Runs the work if the key is free; else the decision gives the answer. Work is
 // Ended(LeasedClaim<Driver>). An exception of the work is thrown again after the claim was failed
@@ -441,32 +491,12 @@ std::pair<Decision, std::optional<Answer>> leased(
     if (on_lost) state.on_lost = [&] { on_lost(decision); };
     const auto longest =
         rules.handler_timeout.value_or(Milliseconds(contract::kDefaultLeasedHandlerTimeoutMs));
-    try {
-        if (on_execute) on_execute(decision);
-        const auto on_loss = [&] {
-            if (!state.ending) state.tell_lost();
-        };
-        const Heartbeat<Driver> heartbeat(pool, state.lease, decision.claim, on_loss,
-                                          Clock::now() + longest,
-                                          [&] { detail::give_up_late(state); });
-        Ended ended = work(LeasedClaim<Driver>(state));
-        return {decision, ended.answer()};
-    } catch (const NothingHappened& failure) {
-        if (state.late) throw HandlerLate();
-        detail::settle(state, failure.what(), /* uncertain */ false);
-        throw;
-    } catch (const Refusal& refusal) {
-        if (state.late) throw HandlerLate();
-        if (state.ended || !detail::is_kept(refusal, rules)) {
-            detail::settle(state, "the handler refused", /* uncertain */ true);
-            throw;
-        }
-        return {decision, LeasedClaim<Driver>(state).finish(refusal.answer()).answer()};
-    } catch (...) {
-        if (state.late) throw HandlerLate();
-        detail::settle(state, "the handler failed", /* uncertain */ true);
-        throw;
-    }
+    const auto answer =
+        detail::run_held(state, Clock::now() + longest, [&](LeasedClaim<Driver> claim) {
+            if (on_execute) on_execute(decision);
+            return work(std::move(claim));
+        });
+    return {std::move(decision), answer};
 }
 
 }  // namespace idempotency

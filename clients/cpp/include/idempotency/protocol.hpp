@@ -176,6 +176,13 @@ inline Decision decision_of(const Row& row, const Call& call) {
     return decision;
 }
 
+// Without a status.
+inline Statement complete(const ClaimId& claim) {
+    return {contract::kComplete,
+            {claim.key, std::nullopt, std::nullopt, std::nullopt, claim.scope, claim.principal,
+             claim.token}};
+}
+
 // Answers false if the same claim was completed before.
 inline Statement complete(const ClaimId& claim, int status, const std::optional<std::string>& body,
                           const Fields& headers) {
@@ -211,6 +218,12 @@ inline Statement checkpoint(const ClaimId& claim, const std::string& point,
 inline bool once(const Run& run, const std::string& key, const std::string& scope,
                  const std::string& principal) {
     return run(contract::kOnce, {key, scope, principal}).at(0) == "t";
+}
+
+// Its rows are claims.
+inline Statement due(const std::string& scope, std::size_t most, Milliseconds lease,
+                     const std::optional<std::string>& holder) {
+    return {contract::kDue, {scope, std::to_string(most), number(lease), holder}};
 }
 
 inline nlohmann::json problem(const Run& run, const std::string& word) {

@@ -72,14 +72,22 @@ inline bool is_good(const PGresult* result) {
     return status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
 }
 
+inline std::vector<Row> rows_of(const PGresult* result) {
+    std::vector<Row> rows(static_cast<std::size_t>(PQntuples(result)));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const int number = static_cast<int>(i);
+        for (int column = 0; column < PQnfields(result); ++column) {
+            const bool null = PQgetisnull(result, number, column) != 0;
+            rows[i].push_back(null ? std::nullopt : Value(PQgetvalue(result, number, column)));
+        }
+    }
+    return rows;
+}
+
 // The first row.
 inline Row row_of(const PGresult* result) {
-    Row row;
-    for (int i = 0; PQntuples(result) > 0 && i < PQnfields(result); ++i) {
-        const bool null = PQgetisnull(result, 0, i) != 0;
-        row.push_back(null ? std::nullopt : Value(PQgetvalue(result, 0, i)));
-    }
-    return row;
+    auto rows = rows_of(result);
+    return rows.empty() ? Row() : std::move(rows[0]);
 }
 
 inline Result execute(PGconn* connection, const Statement& statement) {
