@@ -12,6 +12,7 @@ module Idempotency
   autoload :Caller, "idempotency/caller"
   autoload :Controller, "idempotency/rails"
   autoload :Exchange, "idempotency/exchange"
+  autoload :Worker, "idempotency/worker"
 
   module_function
 

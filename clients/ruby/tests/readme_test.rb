@@ -81,6 +81,31 @@ class ReadmeTest < Minitest::Test
     assert_equal [["99"]], sql("SELECT amount FROM payment WHERE account = 'o-1'")
   end
 
+  def test_worker
+    sql("SELECT idem_policy_set('webhooks', store_request => true)")
+    Database.connect do |connection|
+      connection.transaction do
+        connection.exec_params("SELECT idem_begin($1, '{\"amount\": 7}', scope => 'webhooks', principal => $2)", [@key, @account])
+        connection.exec_params("SELECT idem_fail($1, 'queued', retryable => true, scope => 'webhooks', principal => $2, retry_after => '0')", [@key, @account])
+      end
+    end
+    child = fork do
+      eval(Readme::BLOCKS["Worker"], TOPLEVEL_BINDING)
+      exit!(0)
+    ensure
+      exit!(1)
+    end
+    eventually("the webhook is sent") { record == "completed" }
+    Process.kill("TERM", child)
+    assert_predicate Process.wait2(child)[1], :success?
+    assert_equal [["7"]], sql("SELECT amount FROM payment WHERE account = $1", @account)
+  end
+
+  def test_every_option_of_a_worker_is_in_the_table
+    table = Readme::TEXT[/^## Worker\n.*?(?=^## )/m].scan(/^\| (`.*?) \|/).join.scan(/`(\w+)`/).flatten
+    assert_equal Idempotency::Worker::KNOWN.keys.map(&:to_s).sort, table.sort
+  end
+
   def test_every_option_is_in_the_table
     table = Readme::TEXT[/^## Options\n.*?(?=^## )/m].scan(/^\| (`.*?) \|/).join.scan(/`(\w+)`/).flatten
     assert_equal Idempotency::Options::KNOWN.keys.map(&:to_s).sort, table.sort

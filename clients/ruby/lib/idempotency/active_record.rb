@@ -34,6 +34,16 @@ module Idempotency
       end
     end
 
+    # For a worker: how many there are, one outside of the pool, and the end of a thread's use of its own.
+    def connections = model.connection_pool.size
+
+    def connect
+      pool = model.connection_pool
+      pool.checkout.tap { |connection| pool.remove(connection) }.raw_connection
+    end
+
+    def release = model.connection_pool.release_connection
+
     # Runs it as the next statement of ActiveRecord's connection; rows are hashes of texts.
     def self.execute(connection, sql, values)
       connection.materialize_transactions

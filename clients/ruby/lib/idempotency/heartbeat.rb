@@ -35,11 +35,26 @@ module Idempotency
       end
     end
 
+    # Tells the work to stop, although the claim is still ours.
+    def abort
+      @lock.synchronize do
+        @aborted = true
+        @changed.broadcast
+      end
+    end
+
     def lost? = !@why.nil?
 
-    # Until the claim is lost, or the work has ended.
+    def told? = lost? || !@aborted.nil?
+
+    # Until the work is told to stop, or has ended.
     def wait
-      @lock.synchronize { @changed.wait until lost? || @stopped }
+      @lock.synchronize { @changed.wait until told? || @stopped }
+    end
+
+    def check_told
+      check
+      raise Error, "the worker has been aborted" if told?
     end
 
     def check

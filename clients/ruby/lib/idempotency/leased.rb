@@ -34,37 +34,54 @@ module Idempotency
       @held&.end_as_unknown(error, reference)
     end
 
-    # Whether the lease is lost or may have expired: the work must stop.
-    def lost? = @held ? @held.heart.lost? : false
+    # Whether the work must stop: the lease is lost or may have expired, or its worker has been aborted.
+    def lost? = @held ? @held.heart.told? : false
 
-    # Raises LeaseLost if the work must stop.
-    def check = @held&.heart&.check
+    # Raises LeaseLost, or an Error of the abort, if the work must stop.
+    def check = @held&.heart&.check_told
 
-    # Sleeps until the lease is lost; for work that only waits.
+    # Sleeps until the work must stop; for work that only waits.
     def wait_until_lost = @held&.heart&.wait
   end
 
   # The claim is committed first, and the answer with its token afterwards.
   class Leased
-    attr_reader :state, :heart
+    attr_reader :record, :state, :heart
 
-    def initialize(database, request, settings)
+    # `uncertain`: work that fails may have had effects.
+    def initialize(database, request, settings, uncertain: true)
       @database = database
       @request = request
       @settings = settings
+      @uncertain = uncertain
       @noting = Mutex.new
     end
 
     def run(&work)
-      @record = Retries.new(@settings.attempts).run { claim }
-      return @record.result unless @record.execute?
+      record = Retries.new(@settings.attempts).run { claim }
+      return record.result unless record.execute?
 
-      @settings.on_claim&.call(@record)
-      @state = @record.state || {}
-      @heart = Heartbeat.new(@settings.lease, @sent, -> { @settings.on_lease_lost&.call(@record) }) do
-        @database.statement(*Statements.extend_lease(@request, @record))
+      @settings.on_claim&.call(record)
+      hold(record, @sent)
+      settle { work.call(LeasedClaim.new(@request, record, self)) }
+    end
+
+    # Takes a claim that is committed, by a statement that was sent then.
+    def hold(record, sent)
+      @record = record
+      @state = record.state || {}
+      @heart = Heartbeat.new(@settings.lease, sent, -> { @settings.on_lease_lost&.call(record) }) do
+        @database.statement(*Statements.extend_lease(@request, record))
       end
-      settle(work)
+    end
+
+    # Does the work, and ends the claim by its result: an answer, or a Result where the work has ended the claim.
+    def settle(&work)
+      finish(answer_of(work))
+    rescue LeaseLost
+      raise if @unknown
+
+      Result.new("in_progress")
     end
 
     def step(name)
@@ -93,19 +110,10 @@ module Idempotency
       Record.new(statement(Statements.claim(@request, @settings.lease), @request.wait.to_f).first)
     end
 
-    # Does the work, and ends the claim by its result.
-    def settle(work)
-      finish(answer_of(work))
-    rescue LeaseLost
-      raise if @unknown
-
-      Result.new("in_progress")
-    end
-
     def answer_of(work)
       ended = false
       limit = @settings.limit_of_work(Contract::LEASED_HANDLER_TIMEOUT_MS)
-      answer = heart.run { Limit.within(limit, HandlerLate) { work.call(LeasedClaim.new(@request, @record, self)) } }
+      answer = heart.run { Limit.within(limit, HandlerLate, &work) }
       ended = true
       answer
     rescue Rejection => rejection
@@ -121,11 +129,12 @@ module Idempotency
 
       heart.check
       reason = error ? error.message : "the handler was left by a throw"
-      recorded = quietly { end_with(Statements.fail(@request, @record, reason, !error.is_a?(NothingHappened))) }
+      recorded = quietly { fail_with(reason, !error.is_a?(NothingHappened)) }
       raise LeaseLost, "the claim is lost" if recorded == false
     end
 
     def finish(answer)
+      return answer if answer.is_a?(Result)
       return Result.new("not_kept", answer, @record) if @unknown
 
       heart.check
@@ -144,7 +153,7 @@ module Idempotency
       raise
     rescue StandardError => error
       # The answer cannot be kept, but the work is done.
-      quietly { end_with(Statements.fail(@request, @record, "the answer can't be stored: #{error.message}", true)) }
+      quietly { fail_with("the answer can't be stored: #{error.message}", true) }
       raise
     end
 
@@ -152,8 +161,10 @@ module Idempotency
     def leave(verdict, reason)
       return end_with(Statements.unknown(@request, @record, reason)) if verdict == "unknown"
 
-      end_with(Statements.fail(@request, @record, reason, verdict != "free"))
+      fail_with(reason, verdict != "free")
     end
+
+    def fail_with(reason, open) = end_with(Statements.fail(@request, @record, reason, open && @uncertain))
 
     # False if the claim is lost.
     def end_with(statement)

@@ -5,13 +5,13 @@ module Idempotency
   class Options
     Check = Struct.new(:wanted, :fits)
     def self.check(wanted, &fits) = Check.new(wanted, fits)
-    private_class_method :check
 
     SECONDS = check("seconds above 0") { |value| value.is_a?(Numeric) && value.positive? && value.to_f.finite? }
     COUNT = check("a whole number of at least 0") { |value| value.is_a?(Integer) && !value.negative? }
     CALL = check("callable") { |value| value.respond_to?(:call) }
     FLAG = check("true or false") { |value| [true, false].include?(value) }
     TEXTS = check("an array of strings") { |value| value.is_a?(Array) && value.all?(String) }
+    TEXT = check("a string") { |value| value.is_a?(String) && !value.empty? }
     HEADER = check("the name of a header field") do |value|
       value.is_a?(String) && value.match?(/\A[!\#$%&'*+\-.^_`|~0-9A-Za-z]+\z/)
     end
@@ -26,7 +26,7 @@ module Idempotency
     # Each option's check and default.
     KNOWN = {
       principal: [check("a function of the request") { |value| value.respond_to?(:call) }, NONE],
-      scope: [check("a string") { |value| value.is_a?(String) && !value.empty? }, nil],
+      scope: [TEXT, nil],
       methods: [TEXTS, %w[POST PATCH].freeze],
       missing_key: [check("one of #{MISSING_KEY.join(", ")}") { |value| MISSING_KEY.include?(value) }, :refuse],
       window: [SECONDS, Contract::WINDOW_MS / 1000.0],
@@ -54,17 +54,22 @@ module Idempotency
     attr_reader(*(KNOWN.keys - [:methods]))
 
     def initialize(**given)
-      unknown = given.keys - KNOWN.keys
-      raise ArgumentError, "idempotency: no option `#{unknown.first}` among #{KNOWN.keys.join(", ")}" if unknown.any?
+      Options.read(KNOWN, given) { |name, value| instance_variable_set(:"@#{name}", value) }
+      @statuses = @statuses.transform_keys(&:to_s)
+    end
 
-      KNOWN.each do |name, (check, default)|
+    # The block gets each option's name and value.
+    def self.read(known, given)
+      unknown = given.keys - known.keys
+      raise ArgumentError, "idempotency: no option `#{unknown.first}` among #{known.keys.join(", ")}" if unknown.any?
+
+      known.each do |name, (check, default)|
         value = given.fetch(name, default)
         fits = value.nil? ? default.nil? : check.fits.call(value)
         raise ArgumentError, "idempotency: `#{name}` has to be #{check.wanted}" unless fits
 
-        instance_variable_set(:"@#{name}", check.equal?(SECONDS) ? value&.to_f : value)
+        yield name, check.equal?(SECONDS) ? value&.to_f : value
       end
-      @statuses = @statuses.transform_keys(&:to_s)
     end
 
     # Whether requests with this method need a key.

@@ -28,8 +28,14 @@ module Idempotency
     def initialize(size: 5, &connect)
       raise ArgumentError, "idempotency: a block has to make the connections" unless connect
 
+      @connect = connect
       @pool = Pool.new(size:) { Link.new(connect.call) }
     end
+
+    # For a worker: how many there are, and one outside of the pool.
+    def connections = @pool.size
+
+    def connect = @connect.call
 
     # BEGIN and the first statement, in one message.
     def open(first) = held { |link| Transaction.new(self, link, link.together([BEGINNING, first].compact)) }

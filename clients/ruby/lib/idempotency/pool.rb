@@ -3,6 +3,8 @@
 module Idempotency
   # Connections for the threads of a process, made when they are needed.
   class Pool
+    attr_reader :size
+
     def initialize(size:, &connect)
       @size = size
       @connect = connect

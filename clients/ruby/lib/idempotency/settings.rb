@@ -14,6 +14,8 @@ module Idempotency
 
     # `keep`, `free` or `unknown`; `by_status` where the route has no opinion, and the status is one not to keep.
     def verdict_on(answer)
+      return "keep" if answer.status.nil? # of a worker: done
+
       by_status = keep.call(answer.status) && !(answer.raised && answer.status >= 500)
       (verdict&.call(answer) || (by_status ? "keep" : "by_status")).to_s
     end

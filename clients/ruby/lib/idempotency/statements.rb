@@ -19,7 +19,7 @@ module Idempotency
     def complete(request, record, answer, drop)
       headers = JSON.generate(answer.stored_headers(drop))
       [Contract::COMPLETE_SQL,
-       [record.key, answer.status.to_s, bytea(answer.body), headers, request.scope, request.principal, record.token]]
+       [record.key, answer.status&.to_s, bytea(answer.body), headers, request.scope, request.principal, record.token]]
     end
 
     # `uncertain`: the work may have had effects.
@@ -40,6 +40,8 @@ module Idempotency
     end
 
     def once(request) = [Contract::ONCE_SQL, [request.key, request.scope, request.principal]]
+
+    def due(scope, count, lease, holder) = [Contract::DUE_SQL, [scope, count.to_s, milliseconds(lease), holder]]
 
     def milliseconds(seconds) = seconds && (seconds * 1000).round.to_s
 

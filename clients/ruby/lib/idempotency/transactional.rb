@@ -41,6 +41,14 @@ module Idempotency
       end
     end
 
+    # The work of a claim that was committed before: its result commits together with its effects. The block gets the
+    # connection.
+    def work_off(record, &work)
+      held(nil) { |transaction| finish(transaction, record, answer_of(work, transaction, transaction.client)) }
+    rescue Thrown => thrown
+      raise thrown.error
+    end
+
     # Without a claim, with the same limits and runs, except after a COMMIT without an answer.
     def unclaimed(&work)
       Retries.new(@settings.attempts).run do
