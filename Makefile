@@ -27,12 +27,22 @@ ISOLATION_OPTS = --inputdir=$(TOP)/test/isolation --encoding=UTF8 --no-locale
 PG_CONFIG ?= pg_config
 # -isystem silences the warnings of server headers; our own files get all warnings.
 PG_CPPFLAGS = -isystem $(shell $(PG_CONFIG) --includedir-server) -I$(TOP)/src \
-	-DIDEM_VERSION='"$(IDEM_VERSION)"' -DIDEM_RELEASE='"$(IDEM_RELEASE)"' \
+	-DIDEM_VERSION='"$(IDEM_VERSION)"' -DIDEM_RELEASE='"$(IDEM_RELEASE)"' $(call openssl,--cflags,) \
 	$(if $(UNTESTED_SERVER),-DIDEM_UNTESTED_SERVER)
 PG_CXXFLAGS = -std=c++17 -Wall -Wextra $(if $(WERROR),-Werror) -fno-rtti -fvisibility=hidden \
 	-fvisibility-inlines-hidden
-# PGXS links with the C compiler.
-SHLIB_LINK = -lcrypto -lstdc++
+# A build of a package has the same bytes in any folder: no path of the sources is in it.
+ifdef SOURCE_DATE_EPOCH
+PG_CXXFLAGS += -ffile-prefix-map=$(TOP)/= -ffile-prefix-map=$(CURDIR)=.
+endif
+# The flags that PGXS has of the server's compiler may be unknown to this one.
+PG_CXXFLAGS += $(if $(findstring clang,$(shell $(CXX) --version)),-Wno-unknown-warning-option)
+# PGXS links with the C compiler. The C++ compiler chooses the library: libc++ on macOS, FreeBSD and with -stdlib=libc++.
+RUNTIME = $(shell $(CXX) $(CXXFLAGS) -include cstddef -x c++ -E -dM /dev/null | \
+	grep -q ' _LIBCPP_VERSION ' && echo -lc++ || echo -lstdc++)
+# Of the libcrypto that pkg-config knows, else of the compiler's own folders.
+openssl = $(shell pkg-config $1 libcrypto 2>/dev/null || echo $2)
+SHLIB_LINK = $(call openssl,--libs,-lcrypto) $(RUNTIME)
 # A VPATH build finds sources by VPATH, so the Makefile says where they are.
 ifneq ($(TOP),$(CURDIR))
 VPATH = $(TOP)

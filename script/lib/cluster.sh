@@ -6,7 +6,11 @@ COORDINATOR=coordinator
 
 mapfile -t CITUS_SETTINGS <"$ROOT/test/scale/node.conf"
 
-citus_is_installed() { [[ -e $("$PG_CONFIG" --sharedir)/extension/citus.control ]]; }
+# In the copy of the server from which nodes start.
+citus_is_installed() {
+    ensure_installed
+    [[ -e $("$OUR_CONFIG" --sharedir)/extension/citus.control ]]
+}
 
 without_citus() { echo "the extension citus is not installed for the server of $PG_CONFIG"; }
 

@@ -1,10 +1,11 @@
-# Counts the tests in a group's output and prints "PASSED FAILED", then the lines of the failed
-# ones, with the reasons given. It recognizes four kinds of lines: TAP (our checks, and pg_regress
+# Counts the tests in a group's output and prints "PASSED FAILED SKIPPED", then the lines of the failed
+# ones, with the reasons given. Our checks that lack a tool are skipped: "# SKIP". It recognizes four kinds of lines: TAP (our checks, and pg_regress
 # from 16 on), pg_regress up to 15, ctest, and prove's summary.
 
 function fail() { failed++; note() }
 function note() { lines = lines "\n" $0 }
 
+/^ok [0-9]+ .* # SKIP /     { skipped++; next }
 /^ok [0-9]+/     { passed++ }
 /^not ok [0-9]+/ { fail() }
 
@@ -40,4 +41,4 @@ told > 0 && !/^(\[| +Start |Note: |Running main|$)/ { told--; note() }
     failed += tap_failed + died
 }
 
-END { print passed + 0, failed + 0 lines }
+END { print passed + 0, failed + 0, skipped + 0 lines }

@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/deep
-PARTS_IN_ORDER=(lint assertions sanitizers valgrind memory fuzz migrations managed chaos)
+PARTS_IN_ORDER=(lint clang assertions sanitizers valgrind memory fuzz migrations managed chaos release)
 
 FUZZ_SECONDS=${FUZZ_SECONDS:-120}
 CHAOS_MINUTES=${CHAOS_MINUTES:-10}
@@ -164,6 +164,11 @@ run_cppcheck() {
         -DPG_VERSION_NUM=150000 -j "$(nproc)" --std=c++17 --enable=warning,performance,portability --inline-suppr \
         --suppressions-list="$SRC/test/deep/cppcheck.suppressions" --error-exitcode=1
 }
+
+part_clang() { run_group clang group_clang; }
+
+# The groups of script/test that make and use a release.
+part_release() { run_group release "$ROOT/script/release" --check; }
 
 part_chaos() { run_group chaos chaos_at_length; }
 

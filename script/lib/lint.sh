@@ -13,7 +13,7 @@ group_lint() {
         check "each header of the server that src/ uses is included on purpose" "$ROOT/test/check_includes" server
         check "the checks of the includes see what breaks them" "$ROOT/test/check_includes_test"
     else
-        check "includes of the server: left out, for there is no include-what-you-use" true
+        skip "includes of the server" "there is no include-what-you-use"
     fi
     lint "the workflow of the forge" actionlint -shellcheck= "$ROOT"/.github/workflows/*.yml
     lint "the Dockerfile" hadolint "$ROOT/Dockerfile"
@@ -21,7 +21,7 @@ group_lint() {
     if command -v rubocop >/dev/null; then
         check "clients/ruby has nothing that rubocop complains of" env --chdir="$ROOT/clients/ruby" rubocop --cache false
     else
-        check "clients/ruby: left out, for there is no rubocop" true
+        skip "clients/ruby" "there is no rubocop"
     fi
     ((CHECKS_FAILED == 0))
 }
@@ -33,7 +33,7 @@ lint() {
     needs=${LINTER_NEEDS[$name]}
     program=$(cache_folder linters)/$name-${LINTER_VERSION[$name]}/bin/$name
     if [[ ! -x $program ]] && ! "has_$needs"; then
-        check "$what: left out, for $name needs $needs" true
+        skip "$what" "$name needs $needs"
     else
         check "$what has nothing that $name ${LINTER_VERSION[$name]} complains of" \
             run_linter "$name" "$program" "$@"

@@ -1,32 +1,34 @@
 # Running groups of tests one after the other, and counting.
 # shellcheck shell=bash
 
-PASSED=0 FAILED=0 FAILURES=()
+PASSED=0 FAILED=0 SKIPPED=0 FAILURES=() SKIPS=()
 
 # run_group NAME command...: runs one group and prints its output as it comes.
 run_group() {
-    local name=$1 log=$WORK/group.log status passed failed line lines
+    local name=$1 log=$WORK/group.log status passed failed skipped line lines
     shift
     say "==> $name"
     set +e
     TIME_LIMIT=$GROUP_TIMEOUT run_child logged "$log" "$@"
     status=$?
     set -e
-    { read -r passed failed; mapfile -t lines; } < <(awk -f "$ROOT/script/lib/count.awk" "$log")
+    { read -r passed failed skipped; mapfile -t lines; } < <(awk -f "$ROOT/script/lib/count.awk" "$log")
     # A runner that fails outside of a test, or finds no test at all, has failed too.
-    if ((failed == 0 && (status != 0 || passed == 0))); then
+    if ((failed == 0 && (status != 0 || passed + skipped == 0))); then
         lines=("no test failed, but its runner ended with status $status after $passed")
         say "$name: ${lines[0]}"
         failed=1
     fi
     for line in "${lines[@]}"; do FAILURES+=("failed: $name: $line"); done
-    PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed))
-    say "<== $name: $passed passed, $failed failed"
+    while read -r line; do SKIPS+=("skipped: $name: $line"); done < <(sed -nE 's/^ok [0-9]+ - (.*) # SKIP (.*)/\1: \2/p' "$log")
+    PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + skipped))
+    say "<== $name: $passed passed, $failed failed, $skipped skipped"
 }
 
-# The failed tests, the last line, and the exit status.
+# The skipped and the failed tests, the last line, and the exit status.
 sum_up() {
+    ((SKIPPED == 0)) || printf '%s\n' "${SKIPS[@]}"
     ((FAILED == 0)) || printf '%s\n' "${FAILURES[@]}"
-    echo "$PASSED passed, $FAILED failed"
+    echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
     ((FAILED == 0))
 }
