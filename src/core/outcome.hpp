@@ -68,7 +68,7 @@ constexpr const CounterEntry& entry_of(Counter counter) noexcept {
 }
 
 // How a request is refused over HTTP. Status codes and titles follow
-// draft-ietf-httpapi-idempotency-key-header-07, section 2.7, where it has any.
+// draft-ietf-httpapi-idempotency-key-header-07 (expired in April 2026), section 2.7, where it has any.
 struct Problem {
     int http_status;
     std::string_view type;  // a relative URI reference, unique per problem
