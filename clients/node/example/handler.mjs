@@ -5,7 +5,7 @@ import pg from 'pg';
 const settings = { application_name: process.env.PGAPPNAME, connectionTimeoutMillis: 5000 };
 export const pool = new pg.Pool({ ...settings, max: 10 });
 // The handler's own connections: gates, effects of leased routes, hooks.
-const others = new pg.Pool({ ...settings, max: 40 });
+export const others = new pg.Pool({ ...settings, max: 40 });
 others.on('error', () => {});
 
 const hook = (name) => ({ scope, key, attempt, outcome }) => others.query(
@@ -62,7 +62,7 @@ export const ways = {
   hide_error: Object.keys(HIDDEN), commit: Object.keys(COMMITS), waits: { execute: 3, replay: 1, leased: 3 },
 };
 
-async function gate(number) {
+export async function gate(number) {
   const client = await others.connect();
   client.on('error', () => {});
   let failure = true; // closed, which unlocks
@@ -75,7 +75,7 @@ async function gate(number) {
   }
 }
 
-const insert = (db, { principal, key }, note) =>
+export const insert = (db, { principal, key }, note) =>
   db.query('INSERT INTO effect (principal, key, note) VALUES ($1, $2, $3)', [principal, key ?? '', note]);
 
 async function effect(claim, note) {

@@ -21,7 +21,14 @@ export interface Database<Tx> {
   transaction<T>(first: Statement | null, work: (tx: Tx, rows: Row[]) => Promise<Ending<T>>, signal: AbortSignal): Promise<T>;
   /** One statement that is its own transaction. */
   statement(text: string, values: Value[], signal: AbortSignal): Promise<Row[]>;
+  /**
+   * Listens on a connection of its own until `signal` is aborted. Calls `onNotice` as soon as it listens, and for
+   * each notification. Throws when the connection is lost.
+   */
+  listen?(channel: string, onNotice: () => void, signal: AbortSignal): Promise<void>;
 }
+
+export const quotedName = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 
 /** For libraries that own BEGIN and COMMIT. `pipelined`: the last statement is sent without waiting, COMMIT after it. */
 export function throughCallbacks<Tx extends object>(

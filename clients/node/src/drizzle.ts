@@ -1,8 +1,9 @@
 // drizzle, on pg or on postgres.js.
 import { type SQL, sql } from 'drizzle-orm';
+import type { Pool } from 'pg';
 import { type Database, type Row, throughCallbacks } from './database.js';
-import { asTexts } from './postgres.js';
-import type { Value } from './statements.js';
+import { pg } from './pg.js';
+import { type Value, asTexts } from './statements.js';
 import { isPgPool, tolerant } from './tolerant.js';
 
 interface Session { execute(query: SQL): PromiseLike<unknown> }
@@ -11,6 +12,7 @@ interface DrizzleDatabase<Tx> extends Session { transaction<T>(work: (tx: Tx) =>
 export function drizzle<Tx extends Session & object>(db: DrizzleDatabase<Tx>): Database<Tx> {
   const { $client: client } = db as { $client?: unknown };
   if (isPgPool(client)) tolerant(client);
+  const listen = isPgPool(client) ? pg(client as unknown as Pool).listen : undefined;
   const run = async (on: Session, text: string, values: Value[]): Promise<Row[]> => {
     // drizzle does not let postgres.js prepare statements, and that asks for the types of parameters first.
     const postgres = (on as any).session?.client;
@@ -25,5 +27,6 @@ export function drizzle<Tx extends Session & object>(db: DrizzleDatabase<Tx>): D
   return {
     transaction: throughCallbacks<Tx>((work) => db.transaction((tx) => work(tx)), run),
     statement: (text, values) => run(db, text, values),
+    ...(listen && { listen }),
   };
 }

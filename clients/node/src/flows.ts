@@ -57,6 +57,9 @@ export type Verdict = 'keep' | 'free' | 'unknown';
 
 export const HANDLER_TIMEOUT = { transactional: HANDLER_TIMEOUT_MS, leased: LEASED_HANDLER_TIMEOUT_MS } as const;
 
+/** Of work that answers nothing: its record is completed without a status. */
+export const NO_ANSWER: Answer = { status: 0 };
+
 /** All statuses except those that another attempt may cure, and server faults. */
 export const keepByDefault = (status: number): boolean => status < 500 && !NOT_KEPT.includes(status);
 
@@ -313,36 +316,40 @@ export interface LeasedSettings extends Settings {
 export async function leased<Tx>(
   db: Database<Tx>, request: Request, work: (claim: Leased) => Promise<Answer>, settings: LeasedSettings = {},
 ): Promise<Result> {
-  const limit = settings.databaseTimeout ?? DATABASE_TIMEOUT;
-  const run: Run = (text, values, within = limit) => statement(db, within, text, values);
+  const run = runOn(db, settings);
   let sent = 0;
   const claim = await again(settings, async () => {
     sent = Heartbeat.now();
     const first = beginning(request, settings.lease ?? LEASE);
-    const [row] = await run(first.text, first.values, limit + (request.wait ?? 0));
+    const [row] = await run(first.text, first.values, (settings.databaseTimeout ?? DATABASE_TIMEOUT) + (request.wait ?? 0));
     return claimOf(row!) as any;
   }) as Claim;
   if (claim.outcome !== 'execute') return refusalOrReplay(claim);
   settings.onClaim?.(claim);
-  return new Held(claim, nameOf(request, claim), run, settings, sent).settle(work);
+  return new Held(db, claim, nameOf(request, claim), settings, sent).settle(work);
 }
 
 type Run = (text: string, values: Value[], within?: number) => Promise<Row[]>;
 
-/** A claim with a lease, from its grant to its end. */
-class Held {
+export const runOn = <Tx>(db: Database<Tx>, { databaseTimeout = DATABASE_TIMEOUT }: Settings): Run =>
+  (text, values, within = databaseTimeout) => statement(db, within, text, values);
+
+/** A claim with a lease, from its grant to its end. `sent`: when it was asked for. */
+export class Held<Tx> {
   readonly #heart: Heartbeat;
+  readonly #run: Run;
   #state: Record<string, unknown>;
   // A note contains all steps, so an older one must not overwrite a newer one: each waits for the previous one.
   #noting: Promise<unknown> = Promise.resolve();
   #unknown: Promise<void> | undefined;
 
-  constructor(readonly claim: Claim, readonly name: Name, readonly run: Run, readonly settings: LeasedSettings, sent: number) {
+  constructor(readonly db: Database<Tx>, readonly claim: Claim, readonly name: Name, readonly settings: LeasedSettings, sent: number) {
     const limit = settings.databaseTimeout ?? DATABASE_TIMEOUT;
+    this.#run = runOn(db, settings);
     this.#state = { ...(claim.state as Record<string, unknown> | null) };
     this.#heart = new Heartbeat(
       settings.lease ?? LEASE, sent,
-      (within) => run(EXTEND, [name.key, claim.token, name.scope, name.principal], Math.min(limit, within)),
+      (within) => this.#run(EXTEND, [name.key, claim.token, name.scope, name.principal], Math.min(limit, within)),
       isLost, () => settings.onLeaseLost?.(claim), (message, cause) => new LeaseLost(message, { cause }),
     );
   }
@@ -357,21 +364,62 @@ class Held {
       answer = done instanceof Rejection ? done.answer : done;
       if (await this.#endedUnknown()) return { outcome: 'not_kept', answer, claim };
       this.#heart.stop();
-      if (this.#heart.signal.aborted) return lost;
+      if (this.#heart.lost) return lost;
       const verdict = verdictOn(answer, settings);
       if (verdict !== 'keep') return await this.#leave(verdict, `status ${answer.status}`) ? { outcome: 'not_kept', answer, claim } : lost;
     } catch (thrown) {
       const error = thrown instanceof Thrown ? thrown.error : thrown;
       if (await this.#endedUnknown()) throw error;
       this.#heart.stop();
-      if (this.#heart.signal.aborted) return lost;
+      if (this.#heart.lost) return lost;
       // The caller learns of the work's failure even if it cannot be recorded.
-      const message = error instanceof Error ? error.message : String(error);
-      if (!await this.#fail(message, !(error instanceof NothingHappened)).catch(() => true)) return lost;
+      if (!await this.#fail(messageOf(error), !(error instanceof NothingHappened)).catch(() => true)) return lost;
       throw error;
     }
     return await this.#complete(answer) ? { outcome: 'executed', answer, claim } : lost;
   }
+
+  /** The same in a transaction: what the work does there commits with the end of the claim, or rolls back. */
+  async settleWithin(work: (tx: Tx, claim: Leased) => Promise<Answer>): Promise<Result> {
+    const { claim, settings } = this;
+    const run = () => inTransaction<Tx, Result>(this.db, settings, null, 0, async (tx, _, deadline) => {
+      deadline.stop();
+      const answer = await performed(() => work(tx, this.#handle()), settings.handlerTimeout ?? HANDLER_TIMEOUT.leased);
+      this.#heart.stop();
+      deadline.start();
+      if (this.#heart.lost) throw this.#heart.signal.reason;
+      if (answer instanceof Rejection) throw new Undone(answer.answer);
+      if (verdictOn(answer, settings) !== 'keep') throw new NotKept({ outcome: 'not_kept', answer, claim });
+      return { result: { outcome: 'executed', answer, claim }, last: completion(this.name, answer, claim.token, settings) };
+    });
+    try {
+      return await run().catch((error: unknown) => {
+        if (find(error, Unprepared)) return run(); // which prepares nothing
+        throw error;
+      });
+    } catch (raised) {
+      return this.#rolledBack(raised);
+    }
+  }
+
+  /** Ends the claim of a transaction that has had no effect. */
+  async #rolledBack(raised: unknown): Promise<Result> {
+    this.#heart.stop();
+    const lost: Result = { outcome: 'in_progress', claim: null };
+    if (this.#heart.lost || isLost(raised)) return lost;
+    this.#heart.tell(raised); // work may go on that has lost its connection
+    const undone = find(raised, Undone);
+    if (undone) return await this.#complete(undone.answer) ? { outcome: 'executed', answer: undone.answer, claim: this.claim } : lost;
+    const notKept = find(raised, NotKept)?.result;
+    const error = find(raised, Thrown)?.error ?? raised;
+    const reason = notKept && 'answer' in notKept ? `status ${notKept.answer.status}` : messageOf(error);
+    if (!await this.#fail(reason, false).catch(() => true)) return lost;
+    if (notKept) return notKept;
+    throw error;
+  }
+
+  /** Tells the work to stop, although the claim is held. */
+  tell(reason: unknown): void { this.#heart.tell(reason); }
 
   async #complete(answer: Answer): Promise<boolean> {
     const { claim, name, settings } = this;
@@ -412,7 +460,7 @@ class Held {
   }
 
   #repeated(statementText: string, values: Value[]): Promise<boolean> {
-    return again(this.settings, async () => { await this.run(statementText, values); return true; });
+    return again(this.settings, async () => { await this.#run(statementText, values); return true; });
   }
 
   /** The argument of the work. */
@@ -463,7 +511,7 @@ class Held {
     const next = JSON.stringify({ ...this.#state, [step]: result });
     await again(this.settings, async () => {
       const sent = Heartbeat.now();
-      await this.run(CHECKPOINT, [key, step, next, scope, principal, this.claim.token]);
+      await this.#run(CHECKPOINT, [key, step, next, scope, principal, this.claim.token]);
       this.#heart.succeeded(sent);
       return true;
     });
@@ -482,6 +530,8 @@ class Held {
     }
   }
 }
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** ID404 and ID409: no claim with this token. */
 function isLost(error: unknown): boolean {
@@ -511,7 +561,7 @@ const nameOf = ({ scope, principal }: Request, { key }: Claim): Name => ({ key, 
 function completion(name: Name, answer: Answer, token: string | null, settings: Settings): Statement {
   const body = typeof answer.body === 'string' ? Buffer.from(answer.body) : answer.body ?? null;
   const headers = storedHeaders(answer.headers ?? [], settings.dropHeaders);
-  return { text: COMPLETE, values: [name.key, String(answer.status), bytea(body), headers, name.scope, name.principal, token] };
+  return { text: COMPLETE, values: [name.key, answer === NO_ANSWER ? null : String(answer.status), bytea(body), headers, name.scope, name.principal, token] };
 }
 
 function ofUnknown({ key, scope, principal }: Name, token: string | null, error: string | null, reference: string | null = null): Statement {

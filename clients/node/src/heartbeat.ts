@@ -12,6 +12,7 @@ export class Heartbeat {
   #beat: NodeJS.Timeout | undefined;
   #end: NodeJS.Timeout | undefined;
   #stopped = false;
+  #lost = false;
   #until = 0;
 
   /**
@@ -32,11 +33,17 @@ export class Heartbeat {
 
   static now = now;
 
+  /** Aborted when the work must stop. */
   get signal(): AbortSignal { return this.#controller.signal; }
+
+  get lost(): boolean { return this.#lost; }
+
+  /** Asks the work to stop, although the claim is held. */
+  tell(reason: unknown): void { this.#controller.abort(reason); }
 
   /** A request that was sent then has extended the lease. */
   succeeded(sent: number): void {
-    if (sent + this.lease <= this.#until || this.signal.aborted) return;
+    if (sent + this.lease <= this.#until || this.#lost) return;
     this.#until = sent + this.lease;
     clearTimeout(this.#end);
     if (!this.#stopped) this.#end = setTimeout(() => this.#over(), Math.max(0, this.#until - now()));
@@ -51,7 +58,7 @@ export class Heartbeat {
   lose(cause: unknown): void { this.#lose(this.lostError('another request has the claim', cause)); }
 
   #next(delay: number): void {
-    if (this.#stopped || this.signal.aborted) return;
+    if (this.#stopped || this.#lost) return;
     this.#beat = setTimeout(() => { void this.#run(); }, delay);
   }
 
@@ -74,8 +81,9 @@ export class Heartbeat {
   }
 
   #lose(reason: Error): void {
-    if (this.#stopped || this.signal.aborted) return;
+    if (this.#stopped || this.#lost) return;
     this.stop();
+    this.#lost = true;
     this.#controller.abort(reason);
     this.onLost(reason);
   }

@@ -10,3 +10,6 @@ export {
 } from './middleware.js';
 export { parseKey, quoteKey } from './key.js';
 export type { Statuses, Word } from './problem.js';
+export {
+  type Handler, type LeasedWork, type TransactionalWork, type Work, type Worker, type WorkerOptions, worker,
+} from './worker.js';

@@ -11,6 +11,7 @@ const duration: Kind = { fits: (value) => milliseconds.fits(value) && value !== 
 const integer = (least: number): Kind =>
   ({ fits: (value) => Number.isSafeInteger(value) && (value as number) >= least, wanted: `a whole number of at least ${least}` });
 const call: Kind = { fits: (value) => typeof value === 'function', wanted: 'a function' };
+const text: Kind = { fits: (value) => typeof value === 'string' && value !== '', wanted: 'a string' };
 const flag: Kind = { fits: (value) => typeof value === 'boolean', wanted: 'true or false' };
 const texts: Kind = { fits: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'), wanted: 'an array of strings' };
 const header: Kind = { fits: (value) => typeof value === 'string' && /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(value), wanted: 'the name of a header field' };
@@ -24,7 +25,7 @@ const statuses: Kind = {
 };
 
 const KINDS: Record<string, Kind> = {
-  scope: { fits: (value) => typeof value === 'string' && value !== '', wanted: 'a string' },
+  scope: text,
   principal: { ...call, wanted: 'a function of the request' },
   methods: texts, exclude: texts,
   missingKey: oneOf('refuse', 'pass', 'generate', 'derive'),
@@ -36,11 +37,25 @@ const KINDS: Record<string, Kind> = {
   echoKey: flag, omitLargeAnswers: flag, unprotectedWithoutDatabase: flag,
 };
 
+const OF_WORKERS: Record<string, Kind> = {
+  scope: text, channel: text, holder: text, mode: oneOf('transactional', 'leased'),
+  size: { fits: (value) => integer(1).fits(value) && (value as number) <= 1000, wanted: 'a whole number from 1 to 1000' },
+  lease: duration, poll: duration, databaseTimeout: duration, onError: call,
+};
+
 export function checkOptions(options: object): void {
-  if (!('principal' in options) || options.principal === undefined) throw new TypeError('idempotency: `principal` has to be a function of the request');
-  for (const [name, value] of Object.entries(options)) {
-    if (!Object.hasOwn(KINDS, name)) throw new TypeError(`idempotency: there is no option \`${name}\`. The options are ${Object.keys(KINDS).join(', ')}`);
-    const kind = KINDS[name]!;
-    if (value !== undefined && !kind.fits(value)) throw new TypeError(`idempotency: \`${name}\` has to be ${kind.wanted}`);
+  checkAll(options, 'principal', KINDS);
+}
+
+export function checkWorker(options: object): void {
+  checkAll(options, 'scope', OF_WORKERS);
+}
+
+function checkAll(options: object, required: string, kinds: Record<string, Kind>): void {
+  for (const [name, value] of Object.entries({ [required]: undefined, ...options })) {
+    if (!Object.hasOwn(kinds, name)) throw new TypeError(`idempotency: there is no option \`${name}\`. The options are ${Object.keys(kinds).join(', ')}`);
+    const kind = kinds[name]!;
+    if (value === undefined && name !== required) continue;
+    if (!kind.fits(value)) throw new TypeError(`idempotency: \`${name}\` has to be ${kind.wanted}`);
   }
 }

@@ -1,6 +1,6 @@
 // node-postgres.
 import type { Pool, PoolClient } from 'pg';
-import { ConnectionLost, type Database, type Ending, type Row, type Statement, Unprepared } from './database.js';
+import { ConnectionLost, type Database, type Ending, type Row, type Statement, Unprepared, quotedName } from './database.js';
 import { guarded } from './guarded.js';
 import { COMPLETE } from './statements.js';
 import { Prepared, Together } from './together.js';
@@ -13,6 +13,7 @@ const COMMIT: Statement = { text: 'COMMIT', values: [] };
 // Prepared with the first message, so that the last one cannot fail for lack of them.
 const AHEAD: Statement[] = [{ text: COMPLETE, values: [] }, COMMIT];
 const ROLLBACK_LIMIT = 10_000;
+const KEEP_ALIVE = 60_000; // a connection that only listens would not notice its end
 
 export function pg(pool: Pool): Database<PoolClient> {
   tolerant(pool);
@@ -51,7 +52,31 @@ export function pg(pool: Pool): Database<PoolClient> {
         lent.release();
       }
     },
+    listen: (channel, onNotice, signal) => listen(pool, channel, onNotice, signal),
   };
+}
+
+/** The connection does not return to the pool: it would go on listening. */
+async function listen(pool: Pool, channel: string, onNotice: () => void, signal: AbortSignal): Promise<void> {
+  const connecting = pool.connect();
+  let stop!: () => void;
+  try {
+    await new Promise<void>((resolve, reject) => {
+      stop = resolve;
+      signal.addEventListener('abort', stop);
+      if (signal.aborted) stop();
+      connecting.then((client) => {
+        client.on('error', reject);
+        client.on('end', () => reject(new ConnectionLost('Connection terminated')));
+        client.on('notification', onNotice);
+        (client as any).connection?.stream?.setKeepAlive?.(true, KEEP_ALIVE);
+        return client.query(`LISTEN ${quotedName(channel)}`).then(onNotice);
+      }).catch(reject);
+    });
+  } finally {
+    signal.removeEventListener('abort', stop);
+    connecting.then((client) => client.release(true), () => {});
+  }
 }
 
 /** Statements in one message; the rows of the last that has any. None of them is run after one that has failed. */

@@ -1,4 +1,6 @@
-export { BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, PROBLEM, UNKNOWN } from './contract.js';
+import type { Sql } from 'postgres';
+
+export { BEGIN, CHECKPOINT, COMPLETE, DUE, EXTEND, FAIL, ONCE, PROBLEM, UNKNOWN } from './contract.js';
 
 // Whatever the driver, every value goes as text,
 // bytes or null, with a cast beside it: no driver has to guess a type, none encodes JSON once more.
@@ -32,3 +34,9 @@ export const number = (value: number | null | undefined): Value =>
 
 export const textArray = (items: readonly string[]): Value =>
   `{${items.map((item) => `"${item.replace(/[\\"]/g, '\\$&')}"`).join(',')}}`;
+
+const TEXT = 25; // the type's oid
+
+/** postgres.js would encode a string for jsonb once more, so texts declare their type. */
+export const asTexts = (sql: Sql<any>, values: Value[]): any[] =>
+  values.map((value) => (typeof value === 'string' ? sql.typed(value, TEXT) : value));

@@ -11,7 +11,7 @@ import { CamelCasePlugin, Kysely, PostgresDialect, sql as kyselySql } from 'kyse
 import pgLibrary from 'pg';
 import postgresLibrary from 'postgres';
 import { DataSource } from 'typeorm';
-import { HandlerLate, NothingHappened, Rejection, leased, once, transactionally } from 'idempotency-postgres';
+import { HandlerLate, NothingHappened, Rejection, leased, once, transactionally, worker } from 'idempotency-postgres';
 import { drizzle } from 'idempotency-postgres/drizzle';
 import { knex } from 'idempotency-postgres/knex';
 import { kysely, tolerant } from 'idempotency-postgres/kysely';
@@ -251,6 +251,30 @@ for (const [name, make] of Object.entries(drivers)) {
         return ANSWER;
       });
       assert.deepEqual([result.outcome, runs, await db.effects(k)], ['executed', 2, 1]);
+    });
+
+    test('a worker: the effect with the end of the claim, the request parsed', async () => {
+      const k = key('worked');
+      const scope = `worked ${name}`;
+      await db.pool.query("SELECT idem_policy_set($1, store_request => true, retry_base => '0')", [scope]);
+      await db.queue(k, scope, { a: ['"', 1.5] });
+      const channel = driver.database.listen && `"${name}"`;
+      const seen = [];
+      const working = worker(driver.database, { scope, poll: channel ? 600_000 : 20, channel, onError: ({ message }) => seen.push(message) }, async (work) => {
+        seen.push(work.request, work.attempt);
+        await driver.insert(work.client, k);
+        if (work.attempt === 2) throw new Error('the first time');
+        return work.key === k ? ANSWER : undefined;
+      });
+      const ended = working.run();
+      await db.until(async () => (await db.record(k)).status === 'completed');
+      await db.queue(`${k} 2`, scope, null);
+      if (channel) await db.pool.query('SELECT pg_notify($1, $2)', [channel, '']);
+      await db.until(async () => (await db.record(`${k} 2`)).status === 'completed');
+      await working.stop();
+      await ended;
+      assert.deepEqual(seen.slice(0, 5), [{ a: ['"', 1.5] }, 2, 'the first time', { a: ['"', 1.5] }, 3]);
+      assert.deepEqual([await db.effects(k), (await db.record(k)).status_code], [2, 201]);
     });
 
     test('leased: steps, failure, recovery, answer', async () => {

@@ -17,6 +17,18 @@ export async function testDatabase(name) {
     host: process.env.PGHOST ?? 'localhost', port: Number(process.env.PGPORT ?? 5432), user: process.env.PGUSER ?? 'postgres',
     effects: async (note) => Number((await pool.query('SELECT count(*) FROM effect WHERE note = $1', [note])).rows[0].count),
     record: async (key) => (await pool.query('SELECT * FROM idempotency.records WHERE key = $1', [key])).rows[0],
+    /** As after a first attempt that has failed: a worker's is the second. */
+    queue: (key, scope, request) => pool.query(`SELECT idem_fail(b.key, 'queued', retryable => true, scope => $2, retry_after => '0')
+      FROM idem_begin($1, $3::jsonb, scope => $2, method => 'POST', path => '/hook', lease => '1 hour') AS b`, [key, scope, JSON.stringify(request)]),
+    /** Waits until `holds` returns something, and returns it. */
+    async until(holds) {
+      for (let left = 600; left > 0; left -= 1) {
+        const found = await holds();
+        if (found) return found;
+        await new Promise((done) => { setTimeout(done, 50); });
+      }
+      throw new Error(`not within 30 s: ${holds}`);
+    },
     async drop() {
       await pool.end();
       const last = new pg.Client({ database: process.env.PGDATABASE ?? 'postgres' });

@@ -75,7 +75,7 @@ describe('the package', () => {
         import express from 'express';
         import { Pool } from 'pg';
         import { bearer, idempotency } from 'idempotency-postgres/express';
-        import { leased, once, transactionally } from 'idempotency-postgres';
+        import { leased, once, transactionally, worker } from 'idempotency-postgres';
         import { pg } from 'idempotency-postgres/pg';
 
         const db = pg(new Pool());
@@ -100,6 +100,12 @@ describe('the package', () => {
         // Nor completed by the work itself.
         // @ts-expect-error
         void leased(db, name, async (claim) => { await claim.complete(); return { status: 200 }; });
+        worker(db, { scope: 's' }, async ({ client, request }) => { await client.query('SELECT $1', [request.id]); });
+        worker(db, { scope: 's', mode: 'leased' }, (work) => work.step('sent', () => ({ status: 200 })));
+        // @ts-expect-error
+        worker(db, { scope: 's', mode: 'leased' }, async (work) => { await work.client.query('SELECT 1'); });
+        // @ts-expect-error
+        worker(db, { scope: 's' }, async () => ({ body: 'no status' }));
         // Who it is from has to be said.
         // @ts-expect-error
         idempotency({ database: db });

@@ -1,5 +1,7 @@
 // Routes as README.md shows them; docs/recipes.md has the first one as well.
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -10,6 +12,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const FILE = join(ROOT, `readme-${process.pid}.mjs`); // here the package finds itself by its name
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const [, shown] = /^## A route\n+```ts\n(.*?)^```/ms.exec(README);
+const [, working] = /^## Worker\n.*?```ts\n(.*?)^```/ms.exec(README);
 const [, leased] = /^```ts\n(import \{ NothingHappened \}.*?)^```/ms.exec(README);
 
 let db, server;
@@ -60,4 +63,25 @@ test('a refund whose outcome is not known is not tried again', async () => {
   assert.equal((await post('/refunds', 'r2', { late: 're_2' }))[0], 409);
   assert.equal((await post('/refunds', 'r3', { down: true }))[0], 500);
   assert.deepEqual(await told('r3'), ['retryable', 'the gateway is down', null]);
+});
+
+test('each mail is queued once, until the worker is told to stop', async () => {
+  const file = join(ROOT, `readme-worker-${process.pid}.mjs`);
+  await db.pool.query("CREATE TABLE mail (id serial, recipient text); SELECT idem_policy_set('mails', store_request => true)");
+  await db.queue('m1', 'mails', { to: 'a' });
+  writeFileSync(file, working);
+  const child = spawn(process.execPath, [file], { stdio: ['ignore', 'inherit', 'inherit'] });
+  try {
+    await db.until(async () => (await db.record('m1')).status === 'completed');
+    await db.queue('m2', 'mails', { to: 'b' });
+    await db.pool.query('NOTIFY mails');
+    await db.until(async () => (await db.record('m2')).status === 'completed');
+    child.kill('SIGTERM');
+    assert.deepEqual(await once(child, 'exit'), [0, null]);
+  } finally {
+    child.kill('SIGKILL');
+    rmSync(file, { force: true });
+  }
+  assert.equal(String((await db.record('m2')).body), '{"id":2}');
+  assert.equal((await db.pool.query('SELECT count(*)::int AS n FROM mail')).rows[0].n, 2);
 });
