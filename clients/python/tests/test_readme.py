@@ -1,5 +1,6 @@
 """What the README says is run as it stands there, but for the name of the database."""
 
+import asyncio
 import pathlib
 import re
 import sys
@@ -105,3 +106,22 @@ def test_the_others_are_python():
     assert {"FastAPI", "Starlette", "Flask", "Django", "Leased claims", "Options", "Functions and messages"} <= set(BLOCKS)
     for name, code in BLOCKS.items():
         compile(code, name, "exec")
+
+
+async def test_worker(dsn, sql, payments):
+    service = run("Worker", dsn)
+    sql("SELECT idem_policy_set('payments', store_request => true)")
+    for key, amount in (("small", 5), ("large", 5000)):
+        sql("SELECT idem_begin(%s, %s::jsonb, scope => 'payments', principal => 'tenant', lease => '1 ms')", key, f'{{"amount": {amount}}}')
+    try:
+        working = asyncio.ensure_future(asyncio.to_thread(service.payments.run))
+        for _ in range(1000):
+            if sql("SELECT count(*) FROM idempotency.records WHERE scope = 'payments' AND status = 'completed'") == [(2,)]:
+                break
+            await asyncio.sleep(0.02)
+    finally:
+        service.payments.stop()
+        await working
+        service.pool.close()
+    assert sql("SELECT key, status_code FROM idempotency.records WHERE scope = 'payments' ORDER BY key") == [("large", 422), ("small", None)]
+    assert sql("SELECT amount FROM payment") == [(5,)]

@@ -67,3 +67,14 @@ class _Asyncpg:
     async def statement(self, text: str, values: Sequence[Value], deadline: Deadline) -> Rows:
         async with self._connection(deadline) as connection:
             return await self.query(connection, text, values)
+
+    @asynccontextmanager
+    async def listening(self, within: float) -> AsyncIterator[asyncpg.Connection]:
+        """A connection for LISTEN alone: the pool makes another in its place."""
+        connection = await self._pool.acquire(timeout=within)
+        driver = getattr(connection, "_con", connection)
+        try:
+            yield driver
+        finally:
+            driver.terminate()
+            await self._give_back(connection, within)

@@ -75,6 +75,17 @@ class database:
                 raise RuntimeError("idempotency: a leased claim within a transaction would not be committed")
             return self.query(connection, text, values)
 
+    @contextmanager
+    def listening(self, within: float) -> Iterator[Any]:
+        """A driver's connection for LISTEN alone."""
+        own = connections[self.using].copy()
+        own.connect()
+        try:
+            yield own.connection
+        finally:
+            own.connection.close()
+            own.close()
+
     def close_thread(self) -> None:
         connections[self.using].close()
 

@@ -222,8 +222,10 @@ async def _claimed(io: Io[Tx], request: Request, settings: Settings, answer_of: 
     return await _again(io, settings, call)
 
 
-def _verdict_on(answer: Answer, settings: Settings) -> str:
+def _verdict_on(answer: Answer | None, settings: Settings) -> str:
     """`by_status`: the route has no opinion, and its status says that it is not to be kept."""
+    if answer is None:  # of a worker
+        return "keep"
     by_status = settings.keep(answer.status) and not (answer.raised and answer.status >= 500)
     return settings.verdict(answer) or ("keep" if by_status else "by_status")
 
@@ -460,7 +462,7 @@ class _Held:
         except BaseException as error:
             if self._unknown:
                 raise
-            if self._heart.lost.is_set() and isinstance(error, (Exception, asyncio.CancelledError)):
+            if self._is_lost() and isinstance(error, (Exception, asyncio.CancelledError)):
                 return lost
             # The caller learns of the work's failure even if it cannot be recorded.
             try:
@@ -471,14 +473,17 @@ class _Held:
             raise
         if self._unknown:
             return Result("not_kept", answer, self._record)
-        if self._heart.lost.is_set():
+        if self._is_lost():
             return lost
         verdict = _verdict_on(answer, self._settings)
         if verdict != "keep":
             return Result("not_kept", answer, self._record) if await self._leave(verdict, f"status {answer.status}") else lost
         return Result("executed", answer, self._record) if await self._complete(answer) else lost
 
-    async def _complete(self, answer: Answer) -> bool:
+    def _is_lost(self) -> bool:
+        return self._heart.lost.is_set()
+
+    async def _complete(self, answer: Answer | None) -> bool:
         try:
             kept = await self._end(*_completion(self._request, self._record, answer, self._settings))
         except DatabaseAway:
@@ -607,7 +612,9 @@ def _boolean(value: bool) -> Value:
     return "true" if value else "false"
 
 
-def _completion(request: Request, record: Record, answer: Answer, settings: Settings) -> Statement:
+def _completion(request: Request, record: Record, answer: Answer | None, settings: Settings) -> Statement:
+    if answer is None:
+        return COMPLETE, [record.key, None, None, None, request.scope, request.principal, _number(record)]
     headers = stored_headers(answer.headers, settings.drop_headers)
     return COMPLETE, [record.key, str(answer.status), answer.body, headers, request.scope, request.principal, _number(record)]
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import select
 from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any, overload
 
 from psycopg import AsyncConnection, AsyncRawCursor, Connection, OperationalError, RawCursor
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from .database import AsyncDatabase, Database, Guarded, Open, Rows, Statement
+from .database import AsyncDatabase, Database, Guarded, Open, Rows, Statement, settled
 from .deadline import Deadline, after_in_loop, after_in_thread, breaking, breaking_in_loop, is_gone
 from .errors import Unprepared
 from .statements import Value
@@ -54,6 +55,15 @@ def check(results: Results) -> None:
 def beginning(connection: Any, first: Statement | None) -> list[Statement]:
     """BEGIN with the connection's characteristics, and the first statement."""
     return [(connection._get_tx_start_command().decode(), []), *([first] if first else [])]
+
+
+def _called(value: Any) -> Any:
+    """Newer pools take a function for each."""
+    return value() if callable(value) else value
+
+
+def _for_listen(options: Any, within: float) -> dict[str, Any]:
+    return {"connect_timeout": math.ceil(within), **(options or {}), "autocommit": True}
 
 
 END_LIMIT = 10.0  # seconds for the end of a transaction that no answer waits for
@@ -141,6 +151,13 @@ class _Blocking:
             except Unprepared:
                 return self._together(connection, (text, values)).rows
 
+    @contextmanager
+    def listening(self, within: float) -> Iterator[Connection[Any]]:
+        """A connection for LISTEN alone, beside the pool."""
+        conninfo, options = (_called(one) for one in (self._pool.conninfo, self._pool.kwargs))
+        with closing(self._pool.connection_class.connect(conninfo, **_for_listen(options, within))) as connection:
+            yield connection
+
 
 class _Async:
     def __init__(self, pool: AsyncConnectionPool[Any]) -> None:
@@ -225,3 +242,12 @@ class _Async:
                 return (await self._together(connection, (text, values))).rows
             except Unprepared:
                 return (await self._together(connection, (text, values))).rows
+
+    @asynccontextmanager
+    async def listening(self, within: float) -> AsyncIterator[AsyncConnection[Any]]:
+        conninfo, options = [await settled(_called(one)) for one in (self._pool.conninfo, self._pool.kwargs)]
+        connection = await self._pool.connection_class.connect(conninfo, **_for_listen(options, within))
+        try:
+            yield connection
+        finally:
+            await connection.close()

@@ -71,6 +71,14 @@ class _Blocking:
         with self._connection(deadline, isolation_level="AUTOCOMMIT") as connection:
             return self.query(connection, text, values)
 
+    @contextmanager
+    def listening(self, within: float) -> Iterator[Any]:
+        """A driver's connection for LISTEN alone: it leaves the pool."""
+        with self._engine.connect() as connection:
+            driver = connection.connection.driver_connection
+            connection.detach()
+            yield driver
+
 
 class _Async:
     def __init__(self, engine: AsyncEngine, maker: Any) -> None:
@@ -110,3 +118,15 @@ class _Async:
     async def statement(self, text: str, values: Sequence[Value], deadline: Deadline) -> Rows:
         async with self._connection(deadline, isolation_level="AUTOCOMMIT") as connection:
             return await self.query(connection, text, values)
+
+    @asynccontextmanager
+    async def listening(self, within: float) -> AsyncIterator[Any]:
+        connection = self._engine.connect()
+        await asyncio.wait_for(connection.start(), within)
+        try:
+            raw = await connection.get_raw_connection()
+            driver = raw.driver_connection
+            raw.detach()
+            yield driver
+        finally:
+            await connection.close()
