@@ -45,7 +45,6 @@ final class Again
         if ($raised instanceof Thrown) {
             return $raised->mayRunAgain ? $raised->cause : throw $raised->cause;
         }
-        $mayPass = Failure::isConflict($raised) || Failure::isConnectionLost($raised);
-        return $mayPass && !$raised instanceof InDoubt ? $raised : throw $raised;
+        return Failure::isTransient($raised) && !$raised instanceof InDoubt ? $raised : throw $raised;
     }
 }

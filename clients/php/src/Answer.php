@@ -8,12 +8,13 @@ namespace Idempotency\Postgres;
 final readonly class Answer
 {
     /**
+     * @param int|null $status none where a worker has nothing to store
      * @param list<array{string, string}> $headers
      * @param bool $raised it is the answer to an exception, so the work is rolled back
      * @param self|null $whole the answer to send, where this one is what is stored of it
      */
     public function __construct(
-        public int $status = 200,
+        public ?int $status = 200,
         public array $headers = [],
         public string $body = '',
         public bool $raised = false,

@@ -11,8 +11,8 @@ final class Ends
     public static function completion(Request $request, Record $record, Answer $answer, Settings $settings): array
     {
         $headers = Fields::stored($answer->headers, $settings->dropHeaders);
-        $body = $answer->whole === null ? Request::bytes($answer->body) : null;
-        return [$record->key, (string) $answer->status, $body, $headers, $request->scope, $request->principal, $record->token];
+        $body = $answer->whole === null && $answer->status !== null ? Request::bytes($answer->body) : null;
+        return [$record->key, $answer->status === null ? null : (string) $answer->status, $body, $headers, $request->scope, $request->principal, $record->token];
     }
 
     /** @return list<string|null> */

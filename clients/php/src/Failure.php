@@ -52,6 +52,12 @@ final class Failure
         return str_starts_with(self::sqlState($error) ?? '', '40');
     }
 
+    /** Another try may succeed. */
+    public static function isTransient(\Throwable $error): bool
+    {
+        return self::isConflict($error) || self::isConnectionLost($error);
+    }
+
     /** JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric. */
     public static function isRefusedByJsonb(\Throwable $error): bool
     {

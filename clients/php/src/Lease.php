@@ -15,6 +15,7 @@ final class Lease
     private float $until = 0;
     private float $beatAt = 0;
     private ?\Throwable $why = null;
+    private bool $aborted = false;
 
     /**
      * @param \Closure(float): mixed $extend within so many seconds
@@ -50,7 +51,7 @@ final class Lease
         } elseif ($this->why === null && $now >= $this->beatAt) {
             $this->beat($now);
         }
-        return $this->why === null;
+        return $this->why === null && !$this->aborted;
     }
 
     private function beat(float $sent): void
@@ -68,7 +69,9 @@ final class Lease
     public function check(): void
     {
         if (!$this->isHeld()) {
-            throw new LeaseLost('the claim is lost: nothing more may be done', 0, $this->why);
+            throw $this->isLost()
+                ? new LeaseLost('the claim is lost: nothing more may be done', 0, $this->why)
+                : new \RuntimeException('the worker has been aborted');
         }
     }
 
@@ -76,6 +79,12 @@ final class Lease
     public function isLost(): bool
     {
         return $this->why !== null;
+    }
+
+    /** Tells the work to stop, although the claim is still ours. */
+    public function abort(): void
+    {
+        $this->aborted = true;
     }
 
     public function lose(\Throwable $why): void

@@ -17,12 +17,13 @@ final class LeaseHolder
     private array $state;
     private bool $unknown = false;
 
-    private function __construct(
+    public function __construct(
         private readonly Database $database,
         private readonly Request $request,
-        private readonly Record $record,
+        public readonly Record $record,
         private readonly Settings $settings,
         float $sent,
+        private readonly bool $uncertain = true,
     ) {
         $this->state = $record->state;
         $values = [$record->key, $record->token, $request->scope, $request->principal];
@@ -47,16 +48,20 @@ final class LeaseHolder
             return Result::ofRecord($record);
         }
         $settings->onClaim?->__invoke($record);
-        return (new self($database, $request, $record, $settings, $sent))->settle($work);
+        return (new self($database, $request, $record, $settings, $sent))->settle(static fn (self $own): Answer => $work($own->claim()));
     }
 
-    /** Does the work, and ends the claim by its result. */
-    private function settle(callable $work): Result
+    /**
+     * Does the work, and ends the claim by its result.
+     *
+     * @param callable(self): (Answer|Result) $work a Result where it has ended the claim itself
+     */
+    public function settle(callable $work): Result
     {
         $lost = new Result('in_progress');
         try {
             $limit = (float) ($this->settings->handlerTimeout ?? Contract::LEASED_HANDLER_TIMEOUT_MS / 1000);
-            $answer = TimeLimit::run($limit, fn (): Answer => $work($this->claim()));
+            $answer = TimeLimit::run($limit, fn (): Answer|Result => $work($this));
         } catch (Rejection $rejection) {
             $answer = $rejection->answer;
         } catch (\Throwable $error) {
@@ -64,6 +69,9 @@ final class LeaseHolder
                 return $lost;
             }
             throw $error;
+        }
+        if ($answer instanceof Result) {
+            return $answer;
         }
         if ($this->unknown) {
             return new Result(Result::NOT_KEPT, $answer, $this->record);
@@ -130,7 +138,7 @@ final class LeaseHolder
     {
         return $this->end(Contract::FAIL, [
             $this->record->key, Ends::text($reason), $this->request->scope, $this->request->principal,
-            $this->record->token, $uncertain ? 'true' : 'false',
+            $this->record->token, $uncertain && $this->uncertain ? 'true' : 'false',
         ]);
     }
 

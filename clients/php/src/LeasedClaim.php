@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Idempotency\Postgres;
 
 /** The work's view of a leased claim. */
-final readonly class LeasedClaim
+readonly class LeasedClaim
 {
     /**
      * @param int $attempt 1 for the first, plus one for each attempt after a failure or a crash

@@ -48,6 +48,13 @@ final readonly class Record
         );
     }
 
+    /** @param array<string, mixed> $row of idem_claim_due */
+    public static function ofDue(array $row): self
+    {
+        $none = array_fill_keys(['status', 'status_code', 'headers', 'body', 'body_omitted', 'retry_after'], null);
+        return self::of($row + $none + ['outcome' => 'execute']);
+    }
+
     private static function unescaped(mixed $value): ?string
     {
         return is_resource($value) ? (string) stream_get_contents($value) : ($value === null ? null : pg_unescape_bytea($value));

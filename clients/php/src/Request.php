@@ -59,7 +59,7 @@ final readonly class Request
         return $value === null ? null : '\x' . bin2hex($value);
     }
 
-    private static function milliseconds(int|float|null $seconds): ?string
+    public static function milliseconds(int|float|null $seconds): ?string
     {
         return $seconds === null ? null : (string) (int) round($seconds * 1000);
     }

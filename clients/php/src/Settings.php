@@ -44,7 +44,7 @@ final readonly class Settings
         if ($said !== null) {
             return $said instanceof Verdict ? $said : Verdict::from($said);
         }
-        $keeps = ($this->keep)($answer->status) && !($answer->raised && $answer->status >= 500);
+        $keeps = $answer->status === null || ($this->keep)($answer->status) && !($answer->raised && $answer->status >= 500);
         return $keeps ? Verdict::Keep : null;
     }
 }

@@ -67,6 +67,25 @@ final readonly class Transactions
         return Again::call($this->settings, $call);
     }
 
+    /**
+     * The work of a claim that was committed before: its result commits together with its effects.
+     *
+     * @param callable(object): Answer $work gets the connection of the transaction
+     */
+    public function workOff(Request $request, Record $record, callable $work): Result
+    {
+        try {
+            return $this->within(function (Transaction $own) use ($request, $record, $work): Result {
+                $answer = $this->worked($own, $work, $own->connection());
+                return $answer->raised
+                    ? new Result(Result::NOT_KEPT, $answer, $record)
+                    : $this->ended($own, $request, $record, $answer);
+            });
+        } catch (Thrown $thrown) {
+            throw $thrown->cause;
+        }
+    }
+
     private function ended(Transaction $own, Request $request, Record $record, Answer $answer): Result
     {
         $verdict = $this->settings->verdictOn($answer);
@@ -141,7 +160,7 @@ final readonly class Transactions
     }
 
     /** The answer of the work, or of its rejection. */
-    private function worked(Transaction $own, callable $work, TransactionalClaim $claim): Answer
+    private function worked(Transaction $own, callable $work, object $claim): Answer
     {
         $limit = (float) ($this->settings->handlerTimeout ?? Contract::HANDLER_TIMEOUT_MS / 1000);
         return $this->let($own, static function () use ($work, $claim): Answer {

@@ -122,6 +122,23 @@ final class ReadmeTest extends DatabaseCase
         self::assertSame(4, $this->look->query('SELECT n FROM stock')->fetchColumn());
     }
 
+    public function testWorker(): void
+    {
+        $this->look->exec("TRUNCATE invoice; SELECT idem_policy_set('webhooks', store_request => true)");
+        $this->look->beginTransaction();
+        $this->look->prepare("SELECT idem_begin(?, '{\"amount\": 7}', scope => 'webhooks')")->execute([$this->key]);
+        $this->look->prepare("SELECT idem_fail(?, 'queued', retryable => true, scope => 'webhooks', retry_after => '0')")->execute([$this->key]);
+        $this->look->commit();
+        $code = 'require $argv[1]; ' . self::code('Worker');
+        $process = proc_open([PHP_BINARY, '-r', $code, __DIR__ . '/autoload.php'], [2 => ['pipe', 'w']], $pipes);
+        for ($i = 0; $i < 1000 && $this->status() !== 'completed'; $i++) {
+            usleep(20_000);
+        }
+        proc_terminate($process);
+        self::assertSame('', stream_get_contents($pipes[2]));
+        self::assertSame([0, 7], [proc_close($process), $this->look->query('SELECT amount FROM invoice')->fetchColumn()]);
+    }
+
     /** A kernel as FrameworkBundle wires it, but by hand. */
     private function kernel(callable|array $controller, EventDispatcher $dispatcher): HttpKernel
     {

@@ -64,6 +64,21 @@ final class Connection implements Database
         return $session->run($text, $values, $within);
     }
 
+    public function another(): Connection
+    {
+        return new self($this->connect);
+    }
+
+    /** Waits for a notification, for so many seconds or until a signal comes. */
+    public function isNotified(float $seconds): bool
+    {
+        if ($this->session !== null && !$this->session->isGone()) {
+            return $this->session->isNotified($seconds);
+        }
+        usleep((int) ($seconds * 1e6));
+        return false;
+    }
+
     private function session(float $within): Session
     {
         if ($this->session !== null && $this->session->isGone()) {

@@ -17,4 +17,7 @@ interface Database
      * @return list<array<string, mixed>>
      */
     public function statement(string $text, array $values, float $within): array;
+
+    /** Another connection to it, for a worker's own statements. */
+    public function another(): Connection;
 }

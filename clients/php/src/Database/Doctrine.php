@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Idempotency\Postgres\Database;
 
 use Doctrine\DBAL\Connection as Dbal;
+use Doctrine\DBAL\DriverManager;
 
 /** The application's connection of Doctrine DBAL: its work is in the transaction of the claim. */
 final class Doctrine implements Database, Transaction
@@ -43,6 +44,16 @@ final class Doctrine implements Database, Transaction
             $session->isGone() && $this->dbal->close();
             throw $error;
         }
+    }
+
+    public function another(): Connection
+    {
+        $parameters = $this->dbal->getParams();
+        $dbal = null; // it closes its connection with itself
+        return new Connection(static function () use ($parameters, &$dbal): object {
+            $dbal = DriverManager::getConnection($parameters);
+            return $dbal->getNativeConnection();
+        });
     }
 
     public function connection(): Dbal

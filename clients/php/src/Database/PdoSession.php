@@ -46,6 +46,11 @@ final class PdoSession extends Session
         return !$this->connection()->inTransaction();
     }
 
+    public function isNotified(float $seconds): bool
+    {
+        return $this->connection()->pgsqlGetNotify(\PDO::FETCH_ASSOC, (int) ceil($seconds * 1000)) !== false;
+    }
+
     public function close(): void
     {
         $this->pdo = null;

@@ -98,6 +98,18 @@ final class PgsqlSession extends Session
         return pg_transaction_status($this->connection()) === PGSQL_TRANSACTION_IDLE;
     }
 
+    public function isNotified(float $seconds): bool
+    {
+        $connection = $this->connection();
+        if (pg_get_notify($connection) !== false) {
+            return true;
+        }
+        $read = [pg_socket($connection)];
+        $none = [];
+        $read[0] !== false && @stream_select($read, $none, $none, (int) $seconds, (int) (fmod($seconds, 1) * 1e6));
+        return pg_get_notify($connection) !== false;
+    }
+
     public function close(): void
     {
         if ($this->own !== null) {

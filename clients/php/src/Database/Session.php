@@ -24,6 +24,9 @@ abstract class Session
     /** Whether no transaction is open. */
     abstract public function isIdle(): bool;
 
+    /** Waits for a notification, for so many seconds or until a signal comes. */
+    abstract public function isNotified(float $seconds): bool;
+
     abstract public function close(): void;
 
     public static function of(object $connection): self

@@ -1,0 +1,54 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Idempotency\Postgres;
+
+/** The handler's view of a record that a worker has claimed. */
+final readonly class Work extends LeasedClaim
+{
+    public ?int $token;
+    public ?string $operation;
+    public ?string $method;
+    public ?string $path;
+    /** What the client has sent, as PHP's arrays; null unless the policy stores requests. */
+    public mixed $request;
+    /** Of the last attempt. */
+    public ?string $error;
+
+    /**
+     * @param array<string, mixed> $row
+     * @param object|null $connection of the transaction that commits with the result; none where the worker is leased
+     * @internal
+     */
+    public function __construct(array $row, LeaseHolder $holder, public ?object $connection)
+    {
+        $record = $holder->record;
+        parent::__construct($record->key, $row['scope'], $row['principal'], $record->attempt ?? 1, $record->recoveryPoint, true, $holder);
+        $this->token = (int) $row['token'];
+        $this->operation = $row['operation'];
+        $this->method = $row['method'];
+        $this->path = $row['path'];
+        $this->request = $row['request'] === null ? null : json_decode($row['request'], true, 1024, JSON_THROW_ON_ERROR);
+        $this->error = $row['error'];
+    }
+
+    public function step(string $name, callable $work): mixed
+    {
+        $this->refuseTransaction('no steps');
+        return parent::step($name, $work);
+    }
+
+    public function unknown(?string $error = null, ?string $reference = null): void
+    {
+        $this->refuseTransaction('a known end');
+        parent::unknown($error, $reference);
+    }
+
+    private function refuseTransaction(string $reason): void
+    {
+        if ($this->connection !== null) {
+            throw new \LogicException("idempotency: a transaction has $reason: use mode: Kind::Leased");
+        }
+    }
+}
