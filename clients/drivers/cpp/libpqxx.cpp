@@ -208,6 +208,32 @@ static std::string lease(pqxx::connection& connection, const std::string& sql, c
            " seconds";
 }
 
+// The rows of idem_once_each.
+static std::string each(pqxx::connection& connection, const std::string& parameter,
+                        const std::string& keys) {
+    pqxx::work tx(connection);
+    std::string found;
+    const auto sql = "SELECT idem_once_each(" + parameter + ", scope => 'keys')";
+    for (const auto& row : tx.exec_params(sql, keys)) found += row[0].as<std::string>();
+    return found;
+}
+
+static void try_keys(pqxx::connection& connection) {
+    const std::string array = "ARRAY(SELECT jsonb_array_elements_text($1::jsonb))";
+    const auto works = [&](const std::string& parameter, const std::string& keys,
+                           const std::string& wanted) {
+        const auto found = each(connection, parameter, keys);
+        return found == wanted ? "" : "`" + found + "`";
+    };
+    attempt("keys", "`" + array + "` with a `std::string` of JSON",
+            [&] { return works(array, R"(["b", "a", "b"])", "ba"); });
+    attempt("keys", "the same, empty", [&] { return works(array, "[]", ""); });
+    attempt("keys", "the same, with a `null` in it",
+            [&] { return works(array, R"(["b", null])", ""); });
+    attempt("keys", "`$1` with the `std::string` `{b,a,b}`",
+            [&] { return works("$1", "{b,a,b}", "ba"); });
+}
+
 static void try_arguments(pqxx::connection& connection) {
     const std::string text = R"({"a": 1})", zero(1, '\0');
     attempt("key", "`$1` with a `std::string`",
@@ -363,6 +389,7 @@ int main() try {
     pqxx::connection connection("");
     look_at_columns(connection);
     check_pay(connection);
+    try_keys(connection);
     try_arguments(connection);
     try_session(connection);
     const auto sql = [](const std::string& scope) {

@@ -8,6 +8,7 @@ import (
 	"log"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 )
 
@@ -104,6 +105,23 @@ func (d *driver) token(extend func(token any) (bool, error)) {
 		}
 		return "", err
 	})
+}
+
+// each is idem_once_each, and its rows; the second value is an array with a null.
+func (d *driver) keys(write string, withNull any, each func(keys any) ([]string, error)) {
+	tried := func(write string, keys any, wanted ...string) {
+		d.attempt("keys", write, func() (string, error) {
+			found, err := each(keys)
+			if err == nil && !slices.Equal(found, wanted) {
+				err = fmt.Errorf("%q", found)
+			}
+			return "", err
+		})
+	}
+	tried(write, []string{"b", "a", "b"}, "b", "a")
+	tried("the same, empty", []string{})
+	tried("the same, `nil`", []string(nil))
+	tried("the same, with a null in it", withNull)
 }
 
 func (d *driver) autocommit(write string) {

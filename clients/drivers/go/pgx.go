@@ -136,6 +136,14 @@ func tryPgx() *driver {
 		})
 	}
 
+	d.keys("`$1` with a `[]string`", []*string{nil}, func(keys any) ([]string, error) {
+		tx, err := conn.Begin(ctx)
+		check(err)
+		defer tx.Rollback(ctx)
+		rows, err := tx.Query(ctx, "SELECT idem_once_each($1, scope => 'keys')", keys)
+		check(err)
+		return pgx.CollectRows(rows, pgx.RowTo[string])
+	})
 	text, object := `{"a": 1}`, map[string]int{"a": 1}
 	begun("key", "`$1` with a `string`", "$1", "k")
 	begun("key", "`$1` with a `uuid.UUID`", "$1", uuid.New())

@@ -152,6 +152,27 @@ func tryPq() *driver {
 		})
 	}
 
+	each := func(keys any) (found []string, err error) {
+		tx, err := db.Begin()
+		check(err)
+		defer tx.Rollback()
+		rows, err := tx.Query("SELECT idem_once_each($1, scope => 'keys')", keys)
+		if err != nil {
+			return nil, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var key string
+			check(rows.Scan(&key))
+			found = append(found, key)
+		}
+		return found, rows.Err()
+	}
+	d.keys("`$1` with `pq.Array` of a `[]string`", []sql.NullString{{}}, func(keys any) ([]string, error) { return each(pq.Array(keys)) })
+	d.attempt("keys", "`$1` with a `[]string`", func() (string, error) {
+		_, err := each([]string{"b", "a"})
+		return "", err
+	})
 	text, object := `{"a": 1}`, map[string]int{"a": 1}
 	begun("key", "`$1` with a `string`", "$1", "k")
 	begun("key", "`$1` with a `uuid.UUID`", "$1", uuid.New())

@@ -19,7 +19,8 @@ async function look(text, values = []) {
 /**
  * A driver: `version`; `sql`, a tag that runs a statement by itself and gives its rows; `transaction(work)`,
  * which gives `work` such a tag; `pay`, the code on the page; `place`, how the page writes a parameter;
- * `sqlstate`, where its errors have the SQLSTATE, as a path; `more(tries)`, what only it meets; `end`.
+ * `sqlstate`, where its errors have the SQLSTATE, as a path; `array`, how it passes an array, and how the
+ * page writes that; `more(tries)`, what only it meets; `end`.
  */
 export async function report(name, driver) {
   await admin.connect();
@@ -154,6 +155,14 @@ class Tries {
     });
   }
 
+  /** `run` is idem_once_each with keys: its rows. */
+  keys(write, wanted, run) {
+    return this.add('keys', write, async (key) => {
+      const found = (await run(key)).map((row) => row.idem_once_each);
+      return JSON.stringify(found) === JSON.stringify(wanted) ? 'works' : `\`${JSON.stringify(found)}\``;
+    });
+  }
+
   /** `run` begins a claim with a request: what arrived at the server. */
   request(write, wanted, run) {
     return this.add('request', write, async (key, sql) => {
@@ -208,6 +217,12 @@ async function commonTries(tries) {
     const [claim] = await sql`SELECT outcome, key FROM idem_begin(${uuid}, scope => 'tried')`;
     return claim.outcome === 'execute' && claim.key === uuid ? 'works' : claim.outcome;
   });
+
+  const { sql: tag, array = { write: '`{}` with an array', of: (keys) => keys } } = tries.driver;
+  const each = (keys) => (scope) => tag`SELECT idem_once_each(${array.of(keys)}, scope => ${scope})`;
+  await tries.keys(array.write, ['b', 'a'], each(['b', 'a', 'b']));
+  await tries.keys('the same, empty', [], each([]));
+  await tries.keys('the same, with a `null` in it', ['b'], each(['b', null]));
 
   const begin = (value) => (key, sql) => sql`SELECT outcome FROM idem_begin(${key}, request => ${value}, scope => 'tried')`;
   const beginJsonb = (value) => (key, sql) => sql`SELECT outcome FROM idem_begin(${key}, request => ${value}::jsonb, scope => 'tried')`;

@@ -33,10 +33,13 @@ await report('drizzle', {
   version: version('drizzle-orm', installed),
   place: '${}',
   sqlstate: 'error.cause.code',
+  array: { write: '`${sql.param(array)}`', of: (keys) => sql.param(keys) },
   pay,
   sql: tag(db),
   transaction: (work) => db.transaction((tx) => work(tag(tx))),
   async more(tries) {
+    await tries.keys('`${array}`', ['b', 'a'], async (scope) =>
+      (await db.execute(sql`SELECT idem_once_each(${['b', 'a', 'b']}, scope => ${scope})`)).rows);
     await tries.request('`${sql.param(array)}::jsonb` with an array', '[1, 2]', (key) =>
       db.execute(sql`SELECT outcome FROM idem_begin(${key}, request => ${sql.param([1, 2])}::jsonb, scope => 'tried')`));
   },

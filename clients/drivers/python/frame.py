@@ -88,6 +88,17 @@ class Driver:
         ((status,),) = [row.values() for row in self.rows("SELECT status FROM idem_get('autocommit')")]
         self.tries.append({"about": "autocommit", "write": write, "gives": f"{code}, and the key stays `{status}`"})
 
+    def keys(self, write, each):
+        """`each` is idem_once_each, and its rows as a list."""
+
+        def tried(keys, wanted):
+            found = each(keys)
+            return None if found == wanted else f"`{found}`"
+
+        self.attempt("keys", write, lambda: tried(["b", "a", "b"], ["b", "a"]))
+        self.attempt("keys", "the same, empty", lambda: tried([], []))
+        self.attempt("keys", "the same, with a `None` in it", lambda: tried(["b", None], None))
+
     def error(self, write, call, code):
         def work():
             try:

@@ -45,6 +45,14 @@ def tries(driver, conn, wait):
 
     begun, completed, lease = driver.asks(lambda *statements: wait(rolled_back(*statements)))
 
+    async def each(keys):
+        transaction = conn.transaction()
+        await transaction.start()
+        try:
+            return [row["idem_once_each"] for row in await conn.fetch("SELECT idem_once_each($1, scope => 'keys')", keys)]
+        finally:
+            await transaction.rollback()
+
     def with_codec(value):
         """The type of JSON that the server sees, with a codec set."""
 
@@ -63,6 +71,7 @@ def tries(driver, conn, wait):
     attempt("key", "`$1` with a `uuid.UUID`", lambda: begun("$1", uuid.uuid4()))
     attempt("key", "`$1::text` with a `uuid.UUID`", lambda: begun("$1::text", uuid.uuid4()))
     attempt("key", "`$1::uuid::text` with a `uuid.UUID`", lambda: begun("$1::uuid::text", uuid.uuid4()))
+    driver.keys("`$1` with a `list` of `str`", lambda keys: wait(each(keys)))
     attempt("request", "`$2` with a `str` of JSON", lambda: begun("'k', $1", '{"a": 1}'))
     attempt("request", "`$2` with a `dict`", lambda: begun("'k', $1", {"a": 1}))
     attempt("request", "`$2` with `bytes`", lambda: begun("'k', $1", b'{"a": 1}'))

@@ -83,6 +83,13 @@ def tries(driver):
 
     begun, completed, lease = driver.asks(rolled_back)
 
+    def each(keys):
+        with transaction.atomic():
+            try:
+                return [row["idem_once_each"] for row in dictionaries("SELECT idem_once_each(%s, scope => 'keys')", keys)]
+            finally:
+                transaction.set_rollback(True)
+
     def asked(status):
         """The state of a view's claim after the request."""
         from django.core.handlers.wsgi import WSGIHandler
@@ -94,6 +101,7 @@ def tries(driver):
     attempt = driver.attempt
     attempt("key", "`%s` with a `str`", lambda: begun("%s", "k"))
     attempt("key", "`%s` with a `uuid.UUID`", lambda: begun("%s", uuid.uuid4()))
+    driver.keys("`%s` with a `list` of `str`", each)
     attempt("request", "`%s` with a `str` of JSON", lambda: begun("'k', %s", '{"a": 1}'))
     attempt("request", "`%s` with a `dict`", lambda: begun("'k', %s", {"a": 1}))
     attempt("request", "`%s::jsonb` with `bytes`", lambda: begun("'k', %s::jsonb", b'{"a": 1}'))

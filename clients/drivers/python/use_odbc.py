@@ -67,6 +67,12 @@ def tries(driver, conn, auto):
 
     begun, completed, lease = driver.asks(rolled_back)
 
+    def each(parameter, value):
+        try:
+            return [row["idem_once_each"] for row in run(conn, f"SELECT idem_once_each({parameter}, scope => 'keys')", value)]
+        finally:
+            conn.rollback()
+
     def other_key(value):
         key = rolled_back(("SELECT key FROM idem_begin(?)", value))
         return f"claims `{key}`, {'another key than' if key != str(value) else 'as does'} `str(x)`"
@@ -92,6 +98,9 @@ def tries(driver, conn, auto):
     attempt = driver.attempt
     attempt("key", "`?` with a `str`", lambda: begun("?", "k"))
     attempt("key", "`?` with a `uuid.UUID`", lambda: other_key(uuid.UUID(int=10)))
+    array = "ARRAY(SELECT jsonb_array_elements_text(CAST(? AS jsonb)))"
+    driver.keys(f"`{array}` with a `str` of JSON", lambda keys: each(array, json.dumps(keys)))
+    attempt("keys", "`?` with a `list` of `str`", lambda: each("?", ["b", "a"]))
     attempt("request", "`CAST(? AS jsonb)` with a `str` of JSON", lambda: begun("'k', CAST(? AS jsonb)", '{"a": 1}'))
     attempt("request", "`CAST(? AS jsonb)` with a `dict`", lambda: begun("'k', CAST(? AS jsonb)", {"a": 1}))
     attempt("request", "`CAST(? AS jsonb)` with `bytes`", lambda: begun("'k', CAST(? AS jsonb)", b'{"a": 1}'))

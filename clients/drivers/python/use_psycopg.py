@@ -59,10 +59,15 @@ def tries(driver, conn, auto):
             conn.execute("SELECT idem_complete('k', 201)")
             return f"`{conn.execute(begin, [Jsonb({'a': 2})]).fetchone()[0]}` for another payload"
 
+    def each(keys):
+        with conn.transaction(force_rollback=True):
+            return [new for (new,) in conn.execute("SELECT idem_once_each(%s, scope => 'keys')", [keys])]
+
     attempt = driver.attempt
     attempt("key", "`%s` with a `str`", lambda: begun("%s", "k"))
     attempt("key", "`%s` with a `uuid.UUID`", lambda: begun("%s", uuid.uuid4()))
     attempt("key", "`%s` with an `int`", lambda: begun("%s", 7))
+    driver.keys("`%s` with a `list` of `str`", each)
     attempt("request", "`%s` with a `str` of JSON", lambda: begun("'k', %s", '{"a": 1}'))
     attempt("request", "`%s` with `Jsonb(x)`", lambda: begun("'k', %s", Jsonb({"a": 1})))
     attempt("request", "`%s` with `Json(x)`", lambda: begun("'k', %s", Json({"a": 1})))

@@ -51,11 +51,18 @@ def tries(driver, conn, auto):
 
     begun, completed, lease = driver.asks(rolled_back)
 
+    def each(keys):
+        try:
+            return [row["idem_once_each"] for row in run(conn, "SELECT idem_once_each(%s, scope => 'keys')", keys)]
+        finally:
+            conn.rollback()
+
     body = completed("%s", PATH.encode())
     attempt = driver.attempt
     attempt("key", "`%s` with a `str`", lambda: begun("%s", "k"))
     attempt("key", "`%s` with a `uuid.UUID`", lambda: begun("%s", uuid.uuid4()))
     attempt("key", "`%s` with an `int`", lambda: begun("%s", 7))
+    driver.keys("`%s` with a `list` of `str`", each)
     attempt("request", "`%s` with a `str` of JSON", lambda: begun("'k', %s", '{"a": 1}'))
     attempt("request", "`%s` with `Json(x)`", lambda: begun("'k', %s", Json({"a": 1})))
     attempt("request", "`%s` with a `dict`", lambda: begun("'k', %s", {"a": 1}))

@@ -56,6 +56,12 @@ def tries(driver, conn, auto):
     def lease(sql, value):
         return f"{rolled_back((driver.lease(sql), {'l': value}))} seconds"
 
+    def each(keys):
+        try:
+            return list(conn.execute(text("SELECT idem_once_each(:keys, scope => 'keys')"), {"keys": keys}).scalars())
+        finally:
+            conn.rollback()
+
     def typed(value):
         """The type of JSON that the server sees."""
         kind = rolled_back((text("SELECT jsonb_typeof(:r)").bindparams(bindparam("r", type_=JSONB)), {"r": value}))
@@ -72,6 +78,7 @@ def tries(driver, conn, auto):
     attempt = driver.attempt
     attempt("key", "`:key` with a `str`", lambda: begun(":k", k="k"))
     attempt("key", "`:key` with a `uuid.UUID`", lambda: begun(":k", k=uuid.uuid4()))
+    driver.keys("`:keys` with a `list` of `str`", each)
     attempt("request", "`:r::jsonb`", lambda: begun("'k', :r::jsonb", r='{"a": 1}'))
     attempt("request", "`CAST(:r AS jsonb)` with a `str` of JSON", lambda: begun("'k', CAST(:r AS jsonb)", r='{"a": 1}'))
     attempt("request", "`CAST(:r AS jsonb)` with a `dict`", lambda: begun("'k', CAST(:r AS jsonb)", r={"a": 1}))

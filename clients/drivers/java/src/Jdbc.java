@@ -7,6 +7,7 @@ import java.sql.Types;
 import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.HashMap;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -136,6 +137,13 @@ class Jdbc implements Driver {
             return "works";
         });
 
+        tries.keys("`?` with `setArray(1, connection.createArrayOf(\"text\", keys))`", (scope, keys) ->
+            each(scope, s -> s.setArray(1, connection.createArrayOf("text", keys))));
+        tries.add("keys", "`?` with `setObject(1, keys)` of a `String[]`", key ->
+            each(key, s -> s.setObject(1, new String[] {"b", "a", "b"})).equals(List.of("b", "a")) ? "works" : "other keys");
+        tries.add("keys", "`?` with `setObject(1, keys)` of a `List`", key ->
+            each(key, s -> s.setObject(1, List.of("b", "a", "b"))).equals(List.of("b", "a")) ? "works" : "other keys");
+
         String json = "{\"amount\": 5, \"path\": \"C:\\\\dir\"}";
         tries.request("`CAST(? AS jsonb)` with `setString`", json, begin("request => CAST(? AS jsonb)", s -> s.setString(2, json)));
         tries.request("`?::jsonb` with `setString`", json, begin("request => ?::jsonb", s -> s.setString(2, json)));
@@ -163,6 +171,17 @@ class Jdbc implements Driver {
             begin("principal => ?", s -> s.setString(2, null)).run(key);
             return "works";
         });
+    }
+
+    private List<String> each(String scope, Binding binding) throws SQLException {
+        try (PreparedStatement statement = connection.prepareStatement("SELECT idem_once_each(?, scope => ?)")) {
+            binding.to(statement);
+            statement.setString(2, scope);
+            ResultSet result = statement.executeQuery();
+            List<String> keys = new ArrayList<>();
+            while (result.next()) keys.add(result.getString(1));
+            return keys;
+        }
     }
 
     private static PGobject jsonb(String json) throws SQLException {

@@ -11,9 +11,11 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.function.Function;
+import reactor.core.publisher.Flux;
 import reactor.core.publisher.Mono;
 
 /** R2DBC, with r2dbc-postgresql. */
@@ -130,6 +132,10 @@ class R2dbc implements Driver {
             return "works";
         });
 
+        tries.keys("`$1` with a `String[]`", (scope, keys) -> each(scope, s -> s.bind("$1", keys)));
+        tries.add("keys", "`$1` with a `List`", key ->
+            each(key, s -> s.bind("$1", List.of("b", "a", "b"))).equals(List.of("b", "a")) ? "works" : "other keys");
+
         String json = "{\"amount\": 5, \"path\": \"C:\\\\dir\"}";
         tries.request("`$2::jsonb` with a `String`", json, begin("request => $2::jsonb", s -> s.bind("$2", json)));
         tries.request("`$2` with `Json.of(string)`", json, begin("request => $2", s -> s.bind("$2", Json.of(json))));
@@ -156,6 +162,13 @@ class R2dbc implements Driver {
         tries.add("principal", "`bind(\"$2\", null)`", key -> {
             begin("principal => $2", s -> s.bind("$2", null)).run(key);
             return "works";
+        });
+    }
+
+    private List<String> each(String scope, Binding binding) {
+        return on(factory, connection -> {
+            Statement each = connection.createStatement("SELECT idem_once_each($1, scope => $2)").bind("$2", scope);
+            return Flux.from(binding.to(each).execute()).flatMap(result -> result.map(row -> row.get(0, String.class))).collectList();
         });
     }
 

@@ -65,6 +65,24 @@ class Tries {
         });
     }
 
+    interface Each {
+        List<String> run(String scope, String[] keys) throws Exception;
+    }
+
+    /** `each` is idem_once_each, and its rows. */
+    void keys(String write, Each each) throws Exception {
+        keys(write, each, List.of("b", "a"), "b", "a", "b");
+        keys("the same, empty", each, List.of());
+        keys("the same, with a `null` in it", each, List.of("b"), "b", null);
+    }
+
+    private void keys(String write, Each each, List<String> wanted, String... keys) throws Exception {
+        add("keys", write, key -> {
+            List<String> found = each.run(key, keys);
+            return found.equals(wanted) ? "works" : "`" + found + "`";
+        });
+    }
+
     void body(String write, byte[] wanted, WithToken complete) throws Exception {
         add("body", write, key -> {
             complete.run(key, claim(key));

@@ -113,6 +113,21 @@ impl<'a> Driver<'a> {
         self.note(about, write, &gives);
     }
 
+    /// `each` is idem_once_each with these keys, and its rows.
+    pub fn keys(&mut self, write: &str, each: impl Fn(Vec<Option<&str>>) -> Outcome<Vec<String>>) {
+        let tries = [
+            (write, vec![Some("b"), Some("a"), Some("b")], vec!["b", "a"]),
+            ("the same, empty", vec![], vec![]),
+            ("the same, of `Option`, with a `None` in it", vec![Some("b"), None], vec!["b"]),
+        ];
+        for (write, keys, wanted) in tries {
+            self.attempt("keys", write, || {
+                let found = each(keys)?;
+                Ok(if found == wanted { String::new() } else { format!("`{found:?}`") })
+            });
+        }
+    }
+
     pub fn token(&mut self, extend: impl FnOnce(i64) -> Outcome<bool>) {
         let token = self.begin_with_token("SELECT token FROM idem_begin('token', lease => '1 minute')");
         self.attempt("token", "the token as it came", || {

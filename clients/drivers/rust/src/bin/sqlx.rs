@@ -130,6 +130,13 @@ fn tries(driver: &mut Driver, session: &Session) {
         let _: String = wait.block_on(begin().bind("text").fetch_one(&s.pool))?;
         Ok(wait.block_on(begin().bind(Uuid::from_u128(0xff)).fetch_one(&s.pool))?)
     });
+    driver.keys("`$1` with a `Vec<&str>`", |keys| {
+        wait.block_on(async {
+            let mut tx = s.pool.begin().await?;
+            let each = sqlx::query_scalar("SELECT idem_once_each($1, scope => 'keys')");
+            Ok(each.bind(keys).fetch_all(&mut *tx).await?)
+        })
+    });
     driver.attempt("request", "`$2` with a `&str` of JSON", || s.begun("'k', $1", text()));
     driver.attempt("request", "`$2::jsonb` with a `&str` of JSON", || s.begun("'k', $1::jsonb", text()));
     driver.attempt("request", "`$2` with a `serde_json::Value`", || s.begun("'k', $1", json!({"a": 1})));

@@ -133,6 +133,14 @@ fn tries(driver: &mut Driver, session: &Session, runtime: &Runtime) {
     driver.attempt("key", "`$1` with a `&str`", || s.begun("$1", &"k"));
     driver.attempt("key", "`$1` with a `Uuid`", || s.begun("$1", &Uuid::new_v4()));
     driver.attempt("key", "`$1::uuid::text` with a `Uuid`", || s.begun("$1::uuid::text", &Uuid::new_v4()));
+    driver.keys("`$1` with a `Vec<&str>`", |keys| {
+        runtime.block_on(async {
+            s.client.batch_execute("BEGIN").await?;
+            let rows = s.client.query("SELECT idem_once_each($1, scope => 'keys')", &[&keys]).await;
+            s.client.batch_execute("ROLLBACK").await?;
+            Ok(rows?.iter().map(|row| row.get(0)).collect())
+        })
+    });
     driver.attempt("request", "`$2` with a `&str` of JSON", || s.begun("'k', $1", &text));
     driver.attempt("request", "`$2::text::jsonb` with a `&str` of JSON", || s.begun("'k', $1::text::jsonb", &text));
     driver.attempt("request", "`$2` with a `serde_json::Value`", || s.begun("'k', $1", &json!({"a": 1})));
