@@ -1,10 +1,10 @@
-# The files of a release: sources, packages, a signed apt repository, the bill of materials, checksums.
+# The files of a release: sources, packages, a signed apt repository, images, the bill of materials, checksums.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # for script/release
 RELEASE_SUITES=(bookworm trixie forky)
 # shellcheck disable=SC2034 # for script/release
-RELEASE_GROUPS=(release)
+RELEASE_GROUPS=(release images)
 # Its root file system has the tools that write indexes and images.
 TOOLS_SUITE=bookworm
 KEYRING=idempotency-archive-keyring.pgp
@@ -28,6 +28,7 @@ make_release() {
             { show_tail 60 "$WORK/packages.log" >&2; return 1; }
     done
     make_indexes "$folder/apt" "$@"
+    make_images "$folder" "$@"
     "$ROOT/packaging/sbom" "$WORK/release-sources" "$folder"/apt/pool/* >"$folder/idempotency-$(release_version).cdx.json"
     [[ -z $key ]] || sign_indexes "$folder/apt" "$key" "$@"
     make_checksums "$folder" "$key"
@@ -38,7 +39,8 @@ make_sources() {
     local name
     name=idempotency-$(release_version)
     find_pg_config
-    make_in "$1" "$ROOT" dist >/dev/null
+    make_in "$WORK/dist" "$ROOT" dist >/dev/null
+    cp "$WORK/dist/$name".{zip,tar.gz} "$1/"
     rm -rf "${WORK:?}/$name" "$WORK/release-sources"
     tar -C "$WORK" -xzf "$1/$name.tar.gz"
     mv "$WORK/$name" "$WORK/release-sources"
