@@ -549,10 +549,10 @@ registry_answers() {
 }
 
 # copy_clients [FOLDER]: the sources next to the products of the last build: a language's tools put them there.
-# The drivers are compared with their pages.
+# The drivers are compared with their pages. The Python client's tests run the recipes.
 copy_clients() {
     local list=$WORK/clients.list copy=$BUILD/${1:-languages}
-    (cd "$ROOT" && find clients docs/drivers.md docs/drivers -type d \( -name node_modules -o -name dist -o -name target -o -name build \
+    (cd "$ROOT" && find clients examples/recipes docs/drivers.md docs/drivers -type d \( -name node_modules -o -name dist -o -name target -o -name build \
         -o -name .venv -o -name __pycache__ -o -name '*.egg-info' \) -prune -o -type f -print | LC_ALL=C sort) >"$list"
     mkdir -p "$copy"
     # Files that no longer exist.
