@@ -23,6 +23,13 @@ func (s *Store[Tx]) runLeased(ctx context.Context, q *claimRequest, attempts int
 	if err != nil || v.claim.outcome != outcomeExecute {
 		return v, err
 	}
+	return s.settle(ctx, q, v.claim, sent, attempts, onLost, work)
+}
+
+// settle does work under a claim that was asked for when sent says, and ends it.
+func (s *Store[Tx]) settle(ctx context.Context, q *claimRequest, c *claimed, sent time.Time, attempts int, onLost func(*claimed),
+	work func(context.Context, *Claim[Tx]) (*Answer, Verdict, error)) (v verdict, err error) {
+	v.claim = c
 	// The client's going away is no reason to stop halfway; a deadline is.
 	held := context.WithoutCancel(ctx)
 	heart := s.startHeartbeat(held, q, v.claim.token, sent, func() { onLost(v.claim) })

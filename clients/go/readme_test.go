@@ -7,9 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -157,6 +160,51 @@ func TestTheCallThatIsShown(t *testing.T) {
 	}
 }
 
+func mails(ctx context.Context, pool *pgxpool.Pool) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	worker := pgxidem.Worker{Store: pgxidem.New(pool), Scope: "mails", Size: 4, Channel: "mails", Handler: mail}
+	return worker.Run(ctx) // when ctx ends, it waits for the running handlers
+}
+
+func mail(ctx context.Context, work *pgxidem.Work) (*idempotency.Answer, error) {
+	var order struct{ To string }
+	if err := json.Unmarshal(work.Request, &order); err != nil {
+		return &idempotency.Answer{Status: 422}, nil // never again
+	}
+	_, err := work.Tx.Exec(ctx, "INSERT INTO mail (recipient) VALUES ($1)", order.To)
+	return nil, err // an error: rolled back, and due again after the pause of the policy
+}
+
+func TestTheWorkerThatIsShown(t *testing.T) {
+	pool := try.Pool(t)
+	try.Exec(t, pool, "CREATE TABLE IF NOT EXISTS mail (recipient text)")
+	try.Exec(t, pool, "DELETE FROM mail")
+	queue(t, pool, "m1", "mails", t.Name(), `{"to": "a"}`)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- mails(ctx, pool) }()
+	found(t, pool, "mails", "completed")
+	queue(t, pool, "m2", "mails", t.Name(), `[]`)
+	try.Exec(t, pool, "NOTIFY mails")
+	for range 1200 {
+		var status int
+		err := pool.QueryRow(t.Context(), "SELECT status_code FROM idempotency.records WHERE key = 'm2' AND status = 'completed'").Scan(&status)
+		if err == nil && status == 422 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	var list string
+	if err := pool.QueryRow(t.Context(), "SELECT string_agg(recipient, ' ') FROM mail").Scan(&list); err != nil || list != "a" {
+		t.Error(list, err)
+	}
+}
+
 // The code of README.md is that of the tests, but for what concerns other modules.
 func TestTheREADMEShowsWhatIsTested(t *testing.T) {
 	page, err := os.ReadFile("README.md")
@@ -167,7 +215,7 @@ func TestTheREADMEShowsWhatIsTested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, title := range []string{"### net/http", "## Work outside the database", "## Calling such a service"} {
+	for _, title := range []string{"### net/http", "## Work outside the database", "## Worker", "## Calling such a service"} {
 		_, section, _ := strings.Cut(string(page), "\n"+title+"\n")
 		code := regexp.MustCompile("(?s)```go\n(.*?)```").FindStringSubmatch(section)
 		functions := regexp.MustCompile(`(?ms)^func .*?^}$`).FindAllString(code[1], -1)

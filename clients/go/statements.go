@@ -94,7 +94,11 @@ func (s *Store[Tx]) complete(q *claimRequest, a *Answer, token any) *Statement {
 		return nil
 	}
 	headers, body := a.stored()
-	return &Statement{completeSQL, []any{q.key, int64(a.Status), nullBytes(body), headers, q.scope, q.principal, token},
+	var status any // none where a worker's handler answers nothing
+	if a.Status != 0 {
+		status = int64(a.Status)
+	}
+	return &Statement{completeSQL, []any{q.key, status, nullBytes(body), headers, q.scope, q.principal, token},
 		func(row Row) error {
 			var first *bool
 			return ofDatabase(row.Scan(&first))
@@ -125,6 +129,32 @@ func (s *Store[Tx]) unknown(q *claimRequest, token int64, u *unknown) *Statement
 			var first *bool
 			return ofDatabase(row.Scan(&first))
 		}}
+}
+
+// A due record and the claim on it.
+type due struct {
+	claimed
+	scope, principal        string
+	operation, method, path string
+	request                 []byte
+}
+
+// dueAlone claims what no client sends again.
+func (s *Store[Tx]) dueAlone(ctx context.Context, scope string, most int, lease time.Duration) (list []*due, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.DatabaseTimeout, errTimeout)
+	defer cancel()
+	scan := func(row Row) error {
+		d := &due{claimed: claimed{outcome: outcomeExecute}}
+		var operation, method, path, recoveryPoint, failure *string
+		err := row.Scan(&d.key, &d.scope, &d.principal, &d.token, &d.attempt, &operation, &method, &path, &d.request,
+			&recoveryPoint, &d.state, &failure)
+		d.operation, d.method, d.path = value(operation), value(method), value(path)
+		d.recoveryPoint, d.failure = value(recoveryPoint), value(failure)
+		list = append(list, d)
+		return err
+	}
+	err = s.db.QueryAll(ctx, scan, dueSQL, scope, int64(most), nullSpan(lease), s.holder)
+	return list, late(ctx, ofDatabase(err))
 }
 
 func (s *Store[Tx]) extendAlone(ctx context.Context, q *claimRequest, token int64) error {

@@ -40,6 +40,14 @@ type Database[Tx any] interface {
 	Query(ctx context.Context, tx Tx, sql string, args ...any) Row
 	// QueryAlone runs a statement that commits by itself.
 	QueryAlone(ctx context.Context, sql string, args ...any) Row
+	// QueryAll is the same for several rows, each of which is given to scan.
+	QueryAll(ctx context.Context, scan func(Row) error, sql string, args ...any) error
+}
+
+// A Listener is a Database that can wait for notifications. Listen calls notify when it listens, and
+// for each notification, until ctx ends or its connection, which no other uses, is lost.
+type Listener interface {
+	Listen(ctx context.Context, channel string, notify func()) error
 }
 
 // Store keeps the records of requests. It is safe for concurrent use.

@@ -19,10 +19,12 @@ type Pool interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Store and Claim are idempotency's, for transactions of pgx.
+// Store and the others are idempotency's, for transactions of pgx.
 type (
-	Store = idempotency.Store[pgx.Tx]
-	Claim = idempotency.Claim[pgx.Tx]
+	Store  = idempotency.Store[pgx.Tx]
+	Claim  = idempotency.Claim[pgx.Tx]
+	Worker = idempotency.Worker[pgx.Tx]
+	Work   = idempotency.Work[pgx.Tx]
 )
 
 // New makes a store. Its transactions are begun with the options, if there are any.
@@ -163,4 +165,45 @@ func (database) Query(ctx context.Context, tx pgx.Tx, sql string, args ...any) i
 
 func (d database) QueryAlone(ctx context.Context, sql string, args ...any) idempotency.Row {
 	return d.pool.QueryRow(ctx, sql, args...)
+}
+
+func (d database) QueryAll(ctx context.Context, scan func(idempotency.Row) error, sql string, args ...any) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Listen takes its connection out of the pool: it would go on listening there.
+func (d database) Listen(ctx context.Context, channel string, notify func()) error {
+	taken, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	conn := taken.Hijack()
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx)
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return err
+	}
+	for err == nil {
+		notify()
+		_, err = conn.WaitForNotification(ctx)
+	}
+	return err
 }

@@ -10,10 +10,12 @@ import (
 	"postgres.example/idempotency"
 )
 
-// Store and Claim are idempotency's, for transactions of database/sql.
+// Store and the others are idempotency's, for transactions of database/sql.
 type (
-	Store = idempotency.Store[*sql.Tx]
-	Claim = idempotency.Claim[*sql.Tx]
+	Store  = idempotency.Store[*sql.Tx]
+	Claim  = idempotency.Claim[*sql.Tx]
+	Worker = idempotency.Worker[*sql.Tx]
+	Work   = idempotency.Work[*sql.Tx]
 )
 
 // New makes a store. Its transactions are begun with the options, if there are any.
@@ -84,6 +86,20 @@ func (database) Query(ctx context.Context, tx *sql.Tx, query string, args ...any
 
 func (d database) QueryAlone(ctx context.Context, query string, args ...any) idempotency.Row {
 	return d.db.QueryRowContext(ctx, query, args...)
+}
+
+func (d database) QueryAll(ctx context.Context, scan func(idempotency.Row) error, query string, args ...any) error {
+	rows, err := d.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 type row struct{ *sql.Row }
