@@ -19,8 +19,7 @@ final readonly class Answer
         public string $body = '',
         public bool $raised = false,
         public ?self $whole = null,
-    ) {
-    }
+    ) {}
 
     public function asRaised(): self
     {

@@ -13,6 +13,5 @@ final readonly class Event
         public ?string $key,
         public ?int $attempt,
         public string $outcome,
-    ) {
-    }
+    ) {}
 }

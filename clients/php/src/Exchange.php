@@ -5,27 +5,34 @@ declare(strict_types=1);
 namespace Idempotency\Postgres;
 
 /** A framework's part: the request, and a way to run the handler and catch its answer. @internal */
-interface Exchange
+abstract class Exchange
 {
-    /** The argument of the options' functions. */
-    public function request(): object;
-
-    public function method(): string;
-
     /** As it was sent, with the query string. */
-    public function target(): string;
+    public readonly string $target;
+
+    /**
+     * @param object $request the argument of the options' functions
+     * @param string $raw the target as the server got it, where PHP has it: frameworks normalize escapes
+     */
+    protected function __construct(
+        public readonly object $request,
+        public readonly string $method,
+        string $raw,
+        string $target,
+        public readonly string $defaultScope,
+    ) {
+        $this->target = str_starts_with($raw, '/') ? $raw : $target;
+    }
 
     /** @return list<string> */
-    public function values(string $header): array;
-
-    public function defaultScope(): string;
+    abstract public function values(string $header): array;
 
     /** A piece of the body as it was sent; the empty string at its end. */
-    public function read(int $size): string;
+    abstract public function read(int $size): string;
 
     /** @return list<string|null>|null the parts of a form of which PHP leaves no body */
-    public function form(): ?array;
+    abstract public function form(): ?array;
 
     /** Runs the handler, each time anew. */
-    public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer;
+    abstract public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer;
 }

@@ -89,16 +89,9 @@ final class LeaseHolder
 
     private function claim(): LeasedClaim
     {
-        $record = $this->record;
-        return new LeasedClaim(
-            $record->key,
-            $this->request->scope,
-            $this->request->principal,
-            $record->attempt ?? 1,
-            $record->recoveryPoint,
-            true,
-            $this,
-        );
+        [$request, $record] = [$this->request, $this->record];
+        $names = [$record->key, $request->scope, $request->principal];
+        return new LeasedClaim(...[...$names, $record->attempt ?? 1, $record->recoveryPoint, true, $this]);
     }
 
     private function complete(Answer $answer): bool
@@ -149,23 +142,14 @@ final class LeaseHolder
      */
     private function end(string $statement, array $values): bool
     {
+        $within = (float) $this->settings->databaseTimeout;
         try {
-            $this->repeated($statement, $values);
+            Again::call($this->settings, fn (): array => $this->database->statement($statement, $values, $within));
+            return true;
         } catch (\Throwable $error) {
-            if (!Failure::isClaimLost($error)) {
-                throw $error;
-            }
-            $this->lease->lose($error);
+            Failure::isClaimLost($error) ? $this->lease->lose($error) : throw $error;
             return false;
         }
-        return true;
-    }
-
-    /** @param list<string|null> $values */
-    private function repeated(string $statement, array $values): void
-    {
-        $within = (float) $this->settings->databaseTimeout;
-        Again::call($this->settings, fn (): array => $this->database->statement($statement, $values, $within));
     }
 
     /** @return array<string, mixed> */

@@ -20,8 +20,7 @@ readonly class LeasedClaim
         public ?string $recoveryPoint = null,
         public bool $protected = false,
         private ?LeaseHolder $holder = null,
-    ) {
-    }
+    ) {}
 
     /**
      * Does a part of the work, and notes that it is done, with its result, a value of JSON.

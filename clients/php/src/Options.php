@@ -90,21 +90,13 @@ final readonly class Options
             'a string' => is_string($value) && $value !== '',
             'one of refuse, pass, generate, derive' => $value instanceof MissingKey
                 || is_string($value) && MissingKey::tryFrom($value) !== null,
-            default => self::areStatuses($value),
+            default => is_array($value) && array_filter($value, self::isStatus(...), ARRAY_FILTER_USE_BOTH) === $value,
         };
     }
 
-    private static function areStatuses(mixed $value): bool
+    private static function isStatus(mixed $status, int|string $word): bool
     {
-        if (!is_array($value)) {
-            return false;
-        }
-        foreach ($value as $word => $status) {
-            if (!isset(Contract::PROBLEMS[$word]) || !is_int($status) || $status < 400 || $status > 599) {
-                return false;
-            }
-        }
-        return true;
+        return isset(Contract::PROBLEMS[$word]) && is_int($status) && $status >= 400 && $status <= 599;
     }
 
     public function __get(string $name): mixed

@@ -12,9 +12,7 @@ final class Problems
     /** @var array<string, array<string, mixed>> */
     private array $known = [];
 
-    public function __construct(private readonly Database $database, private readonly Options $options)
-    {
-    }
+    public function __construct(private readonly Database $database, private readonly Options $options) {}
 
     /** @return array<string, mixed> the document without the server's help */
     public static function local(string $word): array

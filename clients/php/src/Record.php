@@ -24,8 +24,7 @@ final readonly class Record
         public ?string $recoveryPoint,
         public array $state,
         public ?float $retryAfter,
-    ) {
-    }
+    ) {}
 
     /** @param array<string, mixed> $row as PDO or ext-pgsql has it */
     public static function of(array $row): self

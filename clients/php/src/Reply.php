@@ -11,9 +11,7 @@ final readonly class Reply
      * @param list<array{string, string}> $fields
      * @param bool $close the body was not read, so the connection cannot be reused
      */
-    public function __construct(private Answer $answer, private array $fields = [], private bool $close = false)
-    {
-    }
+    public function __construct(private Answer $answer, private array $fields = [], private bool $close = false) {}
 
     public function answer(): Answer
     {

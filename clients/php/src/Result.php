@@ -15,9 +15,7 @@ final readonly class Result
     public const FAILED = 'failed';
 
     /** @param string $outcome one of these, or why the request was refused: `in_progress`, `mismatch`, ... */
-    public function __construct(public string $outcome, public ?Answer $answer = null, public ?Record $record = null)
-    {
-    }
+    public function __construct(public string $outcome, public ?Answer $answer = null, public ?Record $record = null) {}
 
     /** Of a request that is not executed. */
     public static function ofRecord(Record $record): self

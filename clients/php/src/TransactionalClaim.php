@@ -18,6 +18,5 @@ final readonly class TransactionalClaim
         public string $principal,
         public int $attempt = 1,
         public bool $protected = true,
-    ) {
-    }
+    ) {}
 }

@@ -121,7 +121,7 @@ final readonly class Transactions
      *
      * @param callable(TransactionalClaim): Answer $work
      */
-    public function unclaimed(?string $key, string $scope, string $principal, callable $work): Answer
+    public function unclaimed(callable $work, ?string $key, string $scope, string $principal): Answer
     {
         return Again::call($this->settings, fn (): Answer => $this->within(
             function (Transaction $own) use ($key, $scope, $principal, $work): Answer {

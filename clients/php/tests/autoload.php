@@ -16,7 +16,8 @@ if (!interface_exists(Psr\Http\Server\RequestHandlerInterface::class)) {
 spl_autoload_register(static function (string $class): void {
     if (str_starts_with($class, 'Idempotency\\Postgres\\')) {
         $file = dirname(__DIR__) . '/src/' . strtr(substr($class, 21), '\\', '/') . '.php';
-        is_file($file) && require $file;
+        $file = is_file($file) ? $file : dirname($file) . '.php'; // of all errors
+        is_file($file) && require_once $file;
     }
 });
 require_once dirname(__DIR__) . '/src/functions.php';

@@ -24,8 +24,7 @@ final readonly class Caller
         private float $cap = 30.0,
         private float $giveUpAfter = 300.0,
         private string $keyHeader = 'Idempotency-Key',
-    ) {
-    }
+    ) {}
 
     /**
      * Sends a request until its answer is final: after pauses that grow, no shorter than Retry-After.

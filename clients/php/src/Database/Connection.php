@@ -7,14 +7,12 @@ namespace Idempotency\Postgres\Database;
 use Idempotency\Postgres\Error\DatabaseAway;
 
 /** A PDO or an ext-pgsql connection, made when it is needed, and made again when it is lost. */
-final class Connection implements Database
+class Connection implements Database
 {
     private ?Session $session = null;
 
     /** @param \Closure(int): object $connect takes the seconds that a connection attempt may last */
-    public function __construct(private readonly \Closure $connect)
-    {
-    }
+    public function __construct(private readonly \Closure $connect) {}
 
     /** @param array<int, mixed> $options of PDO */
     public static function pdo(string $dsn, ?string $user = null, ?string $password = null, array $options = []): self
@@ -44,7 +42,7 @@ final class Connection implements Database
             if (!$session->isIdle()) {
                 throw new \LogicException('idempotency: a transaction is already open on this connection');
             }
-            $session->run('BEGIN', [], $within);
+            $session->begin($within);
         } catch (\Throwable $error) {
             if (!$wasUsed || !$session->isGone()) {
                 throw $error;
@@ -52,7 +50,7 @@ final class Connection implements Database
             $session->close(); // it was lost while it was idle, so nothing has been done
             return $this->begin($within);
         }
-        return new SessionTransaction($session);
+        return $session;
     }
 
     public function statement(string $text, array $values, float $within): array
@@ -61,7 +59,7 @@ final class Connection implements Database
         if (!$session->isIdle()) {
             throw new \LogicException('idempotency: a leased claim needs a connection without a transaction');
         }
-        return $session->run($text, $values, $within);
+        return $session->query($text, $values, $within);
     }
 
     public function another(): Connection

@@ -24,7 +24,7 @@ final class PdoSession extends Session
         return $this->pdo ?? throw new DatabaseAway('the connection is closed');
     }
 
-    public function run(string $text, array $values, float $within): array
+    public function query(string $text, array $values, float $within): array
     {
         // Prepared statements would be another wait, and another session's behind a pooler.
         $options = [\PDO::PGSQL_ATTR_DISABLE_PREPARES => true, \PDO::ATTR_EMULATE_PREPARES => false];

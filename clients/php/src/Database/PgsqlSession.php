@@ -13,16 +13,14 @@ use PgSql\Result;
 /** ext-pgsql can wait with a limit: a connection that exceeds it is closed. */
 final class PgsqlSession extends Session
 {
-    public function __construct(private ?Connection $own)
-    {
-    }
+    public function __construct(private ?Connection $own) {}
 
     public function connection(): Connection
     {
         return $this->own ?? throw new DatabaseAway('the connection is closed');
     }
 
-    public function run(string $text, array $values, float $within = INF): array
+    public function query(string $text, array $values, float $within = INF): array
     {
         $connection = $this->connection();
         $end = hrtime(true) / 1e9 + $within;

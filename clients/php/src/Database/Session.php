@@ -4,23 +4,9 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres\Database;
 
-/** One connection, by PDO or by ext-pgsql. */
-abstract class Session
+/** One connection, by PDO, by ext-pgsql or by Doctrine, and the transactions on it. */
+abstract class Session implements Transaction
 {
-    /** The driver's own connection. */
-    abstract public function connection(): object;
-
-    /**
-     * One statement of the contract.
-     *
-     * @param list<string|null> $values
-     * @return list<array<string, mixed>>
-     */
-    abstract public function run(string $text, array $values, float $within): array;
-
-    /** Whether the connection has ended, as far as one look without a round trip can tell. */
-    abstract public function isGone(): bool;
-
     /** Whether no transaction is open. */
     abstract public function isIdle(): bool;
 
@@ -29,9 +15,33 @@ abstract class Session
 
     abstract public function close(): void;
 
+    public function begin(float $within): void
+    {
+        $this->query('BEGIN', [], $within);
+    }
+
+    public function commit(float $within): void
+    {
+        $this->query('COMMIT', [], $within);
+    }
+
+    public function rollBack(float $within): void
+    {
+        try {
+            if ($this->isGone()) {
+                $this->close();
+            } elseif (!$this->isIdle()) {
+                $this->query('ROLLBACK', [], $within);
+            }
+        } catch (\Throwable) {
+            $this->close();
+        }
+    }
+
     public static function of(object $connection): self
     {
         return match (true) {
+            $connection instanceof self => $connection,
             $connection instanceof \PDO => new PdoSession($connection),
             $connection instanceof \PgSql\Connection => new PgsqlSession($connection),
             default => throw new \InvalidArgumentException('idempotency: neither PDO nor ext-pgsql: ' . $connection::class),

@@ -5,9 +5,11 @@ declare(strict_types=1);
 namespace Idempotency\Postgres\Psr15;
 
 use Idempotency\Postgres\Database\Database;
+use Idempotency\Postgres\Exchange;
 use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Kind;
 use Idempotency\Postgres\Options;
+use Idempotency\Postgres\Problems;
 use Idempotency\Postgres\Route;
 use Psr\Http\Message\ResponseFactoryInterface;
 use Psr\Http\Message\ServerRequestInterface;
@@ -40,7 +42,9 @@ final readonly class Idempotency
     /** @param array<string, mixed> $options */
     private function route(Kind $kind, array $options): MiddlewareInterface
     {
-        $route = new Route($this->database, $kind, Options::of($this->common, $options));
+        $all = Options::of($this->common, $options);
+        $problems = new Problems($this->database, $all);
+        $route = fn (Exchange $exchange): Route => new Route($this->database, $kind, $all, $problems, $exchange);
         return new Middleware($route, $this->responses, $this->streams);
     }
 

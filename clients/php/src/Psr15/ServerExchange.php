@@ -15,51 +15,31 @@ use Psr\Http\Message\StreamFactoryInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 
 /** @internal */
-final readonly class ServerExchange implements Exchange
+final class ServerExchange extends Exchange
 {
     public function __construct(
-        private ServerRequestInterface $request,
-        private RequestHandlerInterface $handler,
-        private StreamFactoryInterface $streams,
+        private readonly ServerRequestInterface $own,
+        private readonly RequestHandlerInterface $handler,
+        private readonly StreamFactoryInterface $streams,
     ) {
-        $body = $request->getBody();
+        $body = $own->getBody();
         if ($body->isSeekable() && $body->tell() > 0) {
             $body->rewind(); // an earlier middleware has read it
         }
-    }
-
-    public function request(): ServerRequestInterface
-    {
-        return $this->request;
-    }
-
-    public function method(): string
-    {
-        return $this->request->getMethod();
-    }
-
-    /** As the server got it, where PHP has it: PSR-7 normalizes escapes. */
-    public function target(): string
-    {
-        $raw = $this->request->getServerParams()['REQUEST_URI'] ?? '';
-        return str_starts_with($raw, '/') ? $raw : $this->request->getRequestTarget();
+        $route = $own->getAttribute('__route__'); // of Slim
+        $path = is_object($route) && method_exists($route, 'getPattern') ? $route->getPattern() : $own->getUri()->getPath();
+        $raw = $own->getServerParams()['REQUEST_URI'] ?? '';
+        parent::__construct($own, $own->getMethod(), $raw, $own->getRequestTarget(), "{$own->getMethod()} $path");
     }
 
     public function values(string $header): array
     {
-        return array_values($this->request->getHeader($header));
-    }
-
-    public function defaultScope(): string
-    {
-        $route = $this->request->getAttribute('__route__'); // of Slim
-        $path = is_object($route) && method_exists($route, 'getPattern') ? $route->getPattern() : $this->request->getUri()->getPath();
-        return "{$this->method()} $path";
+        return array_values($this->own->getHeader($header));
     }
 
     public function read(int $size): string
     {
-        $body = $this->request->getBody();
+        $body = $this->own->getBody();
         return $body->eof() ? '' : $body->read($size);
     }
 
@@ -67,13 +47,13 @@ final readonly class ServerExchange implements Exchange
     {
         $files = array_map(static fn ($file): array => [
             $file->getClientFilename(), $file->getClientMediaType(), (string) $file->getStream(),
-        ], UploadedForm::flat($this->request->getUploadedFiles()));
-        return UploadedForm::parts((array) $this->request->getParsedBody(), $files);
+        ], UploadedForm::flat($this->own->getUploadedFiles()));
+        return UploadedForm::parts((array) $this->own->getParsedBody(), $files);
     }
 
     public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer
     {
-        $request = $this->request->withAttribute($claim::class, $claim)->withoutHeader('Content-Encoding');
+        $request = $this->own->withAttribute($claim::class, $claim)->withoutHeader('Content-Encoding');
         if ($body !== '') {
             $request = $request->withBody($this->streams->createStream($body));
         }

@@ -23,9 +23,9 @@ use Symfony\Component\HttpKernel\KernelEvents;
 use Symfony\Contracts\EventDispatcher\EventDispatcherInterface;
 
 /** @internal */
-final class ControllerExchange implements Exchange
+final class ControllerExchange extends Exchange
 {
-    private readonly Request $request;
+    private readonly Request $own;
     /** @var callable */
     private $controller;
     /** @var array<array-key, mixed> */
@@ -40,39 +40,19 @@ final class ControllerExchange implements Exchange
         private readonly EventDispatcherInterface $dispatcher,
         private readonly Idempotent $placeOfClaim,
     ) {
-        $this->request = $event->getRequest();
+        $this->own = $own = $event->getRequest();
         $this->controller = $event->getController();
         $this->arguments = $event->getArguments();
-        $this->body = $this->request->getContent(true);
-    }
-
-    public function request(): Request
-    {
-        return $this->request;
-    }
-
-    public function method(): string
-    {
-        return $this->request->getMethod();
-    }
-
-    public function target(): string
-    {
-        $raw = (string) $this->request->server->get('REQUEST_URI');
-        return str_starts_with($raw, '/') ? $raw : $this->request->getRequestUri();
+        $this->body = $own->getContent(true);
+        // A route with parameters by its name, for its path is another each time.
+        $route = $own->attributes->get('_route_params') ? $own->attributes->get('_route') : null;
+        $scope = $own->getMethod() . ' ' . ($route ?? $own->getPathInfo());
+        parent::__construct($own, $own->getMethod(), (string) $own->server->get('REQUEST_URI'), $own->getRequestUri(), $scope);
     }
 
     public function values(string $header): array
     {
-        return array_values(array_filter($this->request->headers->all($header), is_string(...)));
-    }
-
-    /** A route with parameters by its name, for its path is another each time. */
-    public function defaultScope(): string
-    {
-        $attributes = $this->request->attributes;
-        $route = $attributes->get('_route_params') ? $attributes->get('_route') : null;
-        return $this->method() . ' ' . ($route ?? $this->request->getPathInfo());
+        return array_values(array_filter($this->own->headers->all($header), is_string(...)));
     }
 
     public function read(int $size): string
@@ -84,14 +64,14 @@ final class ControllerExchange implements Exchange
     {
         $files = array_map(static fn (?UploadedFile $file): array => $file === null ? [null, null, ''] : [
             $file->getClientOriginalName(), $file->getClientMimeType(), $file->isValid() ? $file->getContent() : '',
-        ], UploadedForm::flat($this->request->files->all()));
-        return UploadedForm::parts($this->request->request->all(), $files);
+        ], UploadedForm::flat($this->own->files->all()));
+        return UploadedForm::parts($this->own->request->all(), $files);
     }
 
     public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer
     {
         $this->decode($body);
-        $this->request->attributes->set('claim', $claim);
+        $this->own->attributes->set('claim', $claim);
         try {
             return $this->answerOf($this->called($claim), false);
         } catch (HttpExceptionInterface $error) {
@@ -102,7 +82,7 @@ final class ControllerExchange implements Exchange
     /** Controllers get the body as it was before it was encoded. */
     private function decode(string $body): void
     {
-        $own = $this->request;
+        $own = $this->own;
         if ($own->headers->has('Content-Encoding')) {
             $server = array_diff_key($own->server->all(), ['HTTP_CONTENT_ENCODING' => 1]);
             $own->initialize(
@@ -123,7 +103,7 @@ final class ControllerExchange implements Exchange
         $arguments = array_map(static fn (mixed $one): mixed => $one === $place ? $claim : $one, $this->arguments);
         $result = ($this->controller)(...$arguments);
         if (!$result instanceof Response) {
-            $view = new ViewEvent($this->event->getKernel(), $this->request, $this->event->getRequestType(), $result);
+            $view = new ViewEvent($this->event->getKernel(), $this->own, $this->event->getRequestType(), $result);
             $this->dispatcher->dispatch($view, KernelEvents::VIEW);
             $result = $view->getResponse();
         }
@@ -133,7 +113,7 @@ final class ControllerExchange implements Exchange
     /** As the kernel would make it; but the answer is stored with the claim. */
     private function responseTo(HttpExceptionInterface&\Throwable $error): Response
     {
-        $event = new ExceptionEvent($this->event->getKernel(), $this->request, $this->event->getRequestType(), $error);
+        $event = new ExceptionEvent($this->event->getKernel(), $this->own, $this->event->getRequestType(), $error);
         $this->dispatcher->dispatch($event, KernelEvents::EXCEPTION);
         $response = $event->getResponse() ?? new Response();
         $isTold = $response->isClientError() || $response->isServerError() || $response->isRedirect();

@@ -7,6 +7,7 @@ namespace Idempotency\Postgres\Symfony;
 use Idempotency\Postgres\Database\Database;
 use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Options;
+use Idempotency\Postgres\Problems;
 use Idempotency\Postgres\Route;
 use Symfony\Component\EventDispatcher\EventSubscriberInterface;
 use Symfony\Component\HttpFoundation\Request;
@@ -49,9 +50,9 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
             return;
         }
         $options = Options::of($this->options, $protection->options);
-        $route = new Route($this->database, $protection->kind, $options);
         $exchange = new ControllerExchange($event, $this->dispatcher, $protection);
-        $event->setController(static fn (): Response => $exchange->response($route->handle($exchange)));
+        $route = new Route($this->database, $protection->kind, $options, new Problems($this->database, $options), $exchange);
+        $event->setController(static fn (): Response => $exchange->response($route->answer()));
     }
 
     private static function protectionOf(callable $controller): ?Idempotent
