@@ -31,10 +31,10 @@ from suite.database import Database
 from suite.server import CLIENTS, Server
 
 TICK = os.sysconf("SC_CLK_TCK")
-LANGUAGES = ("go", "rust", "java", "cpp", "node", "python")
+LANGUAGES = ("go", "rust", "java", "cpp", "node", "python", "ruby", "php")
 PATHS = {"bare": "/bare", "first": "/transactional", "replay": "/transactional", "leased": "/leased"}
 # Requests a second against the bare route, and the service's processor time.
-GOALS = {"go": 0.75, "rust": 0.75, "java": 0.75, "cpp": 0.75, "node": 0.6, "python": 0.6}
+GOALS = {"go": 0.75, "rust": 0.75, "java": 0.75, "cpp": 0.75, "node": 0.6, "python": 0.6, "ruby": 0.6, "php": 0.6}
 MOST_CPU = 1.6
 
 

@@ -45,7 +45,16 @@ handler = lambda do |env|
   [status, headers, env["PATH_INFO"] == "/streamed" ? body.scan(/.{1,100}/mn) : [body]]
 end
 
+bare = lambda do |env|
+  values = ["bench", "", JSON.parse(env["rack.input"].read).fetch("effect")]
+  connection = Service.take
+  connection.transaction { connection.exec_params(Service::EFFECT, values) }
+  Service.release(connection)
+  [201, {}, []]
+end
+
 APP = Rack::Builder.new do
+  map("/bare") { run bare } if Service::BENCH
   map("/health") { run ->(_env) { [200, {}, ["well"]] } }
   map("/ways") { run ->(_env) { [200, {}, [JSON.generate(PgService::WAYS)]] } }
   Service::ROUTES.each do |name, options|

@@ -65,6 +65,14 @@ class OrdersController < ActionController::API
     end
   end
 
+  def bare
+    ActiveRecord::Base.transaction do
+      note = ActiveRecord::Base.connection.quote(JSON.parse(request.raw_post).fetch("effect"))
+      ActiveRecord::Base.connection.execute("INSERT INTO effect (principal, key, note) VALUES ('bench', '', #{note})")
+    end
+    head :created
+  end
+
   def health
     render plain: "well"
   end
@@ -88,6 +96,7 @@ class ExampleApplication < Rails::Application
   own.each { |one| config.middleware.delete(one) }
   routes.append do
     Service::ROUTES.each_key { |name| post "/#{name}", to: "orders##{name}" }
+    post "/bare", to: "orders#bare" if Service::BENCH
     get "/health", to: "orders#health"
     get "/ways", to: "orders#ways"
   end

@@ -50,10 +50,13 @@ class Service
     connection.status == PG::CONNECTION_OK ? OTHERS.put(connection) : OTHERS.forget
   end
 
-  COMMON = {
-    principal: Idempotency::BEARER, database_timeout: 2, on_execute: hook("execute"), on_replay: hook("replay"),
-    on_refusal: hook("refusal"), on_lease_lost: hook("lease_lost")
+  # BENCH: for bench/clients, without the suite's hooks and with the route /bare.
+  BENCH = ENV.key?("BENCH")
+  HOOKS = {
+    database_timeout: 2, on_execute: hook("execute"), on_replay: hook("replay"), on_refusal: hook("refusal"),
+    on_lease_lost: hook("lease_lost")
   }.freeze
+  COMMON = { principal: Idempotency::BEARER, **(BENCH ? {} : HOOKS) }.freeze
 
   verdict = ->(answer) { answer["X-Verdict"] }
   ROUTES = {
