@@ -24,6 +24,11 @@ public record Answer(int status, Map<String, List<String>> headers, byte[] body)
         return new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
     }
 
+    /** Whether an answer with this status is stored, unless a route decides otherwise: all but 408, 425, 429 and 5xx. */
+    public static boolean isKept(int status) {
+        return status < 500 && !Contract.NOT_KEPT.contains(status);
+    }
+
     /** An answer of which only the status is stored. */
     public static Answer omitted(int status) {
         Map<String, List<String>> headers = noHeaders();

@@ -111,7 +111,7 @@ public final class Caller {
             int status = response.statusCode();
             boolean replayed = response.headers().firstValue("Idempotent-Replayed").orElse("").equals("true");
             return replayed || FINAL.contains(problem)
-                    || !OPEN.contains(problem) && status < 500 && !Contract.NOT_KEPT.contains(status);
+                    || !OPEN.contains(problem) && Answer.isKept(status);
         }
 
         /** Milliseconds. */

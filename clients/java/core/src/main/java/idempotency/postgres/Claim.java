@@ -22,11 +22,11 @@ public final class Claim {
     private volatile boolean unknown;
     private volatile boolean late;
 
-    Claim(Store store, Request request, Claimed claimed, Heartbeat heartbeat) {
-        this.store = store;
-        this.request = request;
-        this.claimed = claimed;
-        this.heartbeat = heartbeat;
+    Claim(Hold hold) {
+        this.store = hold.store;
+        this.request = hold.request;
+        this.claimed = hold.claimed;
+        this.heartbeat = hold.heartbeat;
         this.steps = store.json.object(claimed.state());
         if (claimed.recoveryPoint() != null && !steps.has(claimed.recoveryPoint())) {
             steps.putNull(claimed.recoveryPoint());

@@ -86,6 +86,12 @@ public final class DatabaseFailure extends Exception {
                 || Set.of("25006", "55P03", "57014").contains(state);
     }
 
+    /** No repetition can succeed: a right, a function, the database or a value is wrong. */
+    static boolean isMistake(Throwable failure) {
+        String state = sqlState(failure);
+        return Set.of("0A", "22", "28", "3D", "3F", "42").contains(state.substring(0, Math.min(2, state.length())));
+    }
+
     /** The claim has ended, or another worker has it. */
     static boolean isLost(Throwable failure) {
         String state = sqlState(failure);

@@ -22,6 +22,7 @@ final class Heartbeat {
     private final Beat beat;
     private final Runnable onLost;
     private final CountDownLatch lostLatch = new CountDownLatch(1);
+    private final CountDownLatch stopLatch = new CountDownLatch(1);
     private Interruption work;
     private Future<?> deadline;
     private boolean stopped;
@@ -88,7 +89,7 @@ final class Heartbeat {
     /** The calling thread works from now on, until the returned object is closed. */
     synchronized Interruption working() {
         work = new Interruption();
-        if (isLost()) {
+        if (isToStop()) {
             work.send();
         }
         return work;
@@ -106,9 +107,7 @@ final class Heartbeat {
             return;
         }
         lostLatch.countDown();
-        if (work != null) {
-            work.send();
-        }
+        tellToStop();
         notifyAll();
         telling = true;
         Threads.run(() -> {
@@ -120,6 +119,14 @@ final class Heartbeat {
         });
     }
 
+    /** The work has to stop; it may hold the claim. */
+    synchronized void tellToStop() {
+        stopLatch.countDown();
+        if (work != null) {
+            work.send();
+        }
+    }
+
     private synchronized void told() {
         telling = false;
         notifyAll();
@@ -129,12 +136,25 @@ final class Heartbeat {
         return lostLatch.getCount() == 0;
     }
 
+    boolean isToStop() {
+        return stopLatch.getCount() == 0;
+    }
+
     /** Consumes the interruption that reports the loss. */
     void awaitLoss() throws InterruptedException {
+        await(lostLatch);
+    }
+
+    /** Consumes the interruption that tells the work to stop. */
+    void awaitStop() throws InterruptedException {
+        await(stopLatch);
+    }
+
+    private void await(CountDownLatch latch) throws InterruptedException {
         try {
-            lostLatch.await();
+            latch.await();
         } catch (InterruptedException e) {
-            if (!isLost()) {
+            if (latch.getCount() > 0) {
                 throw e;
             }
         }

@@ -123,7 +123,16 @@ public final class Idempotency {
         }
     }
 
-    private static Exception told(Exception failure) {
+    /**
+     * A worker, which does the work that no client sends again: webhooks, jobs, abandoned work.
+     *
+     * @param scope of the records, or the beginning of scopes and {@code *}
+     */
+    public Worker.Builder worker(String scope) {
+        return new Worker.Builder(store, scope);
+    }
+
+    static Exception told(Exception failure) {
         if (!(failure instanceof DatabaseFailure)) {
             return failure;
         }
@@ -190,7 +199,7 @@ public final class Idempotency {
 
     /** A claim without a record, for work while the database is away. */
     public Claim claimOfNobody(Request request) {
-        return new Claim(store, request, Claimed.UNPROTECTED, Heartbeat.none());
+        return new Claim(Hold.none(store, request));
     }
 
     /** The server's problem document of a word; null if the server does not answer. It never changes. */

@@ -10,11 +10,10 @@ import java.util.function.Consumer;
  */
 final class Leased {
     private final Store store;
-    private Request request;
+    private final Request request;
     private final Idempotency.LeasedHandler work;
     private final Runnable onGivenUp;
-    private Heartbeat heartbeat = Heartbeat.none();
-    private Claimed claimed = Claimed.UNPROTECTED;
+    private Hold hold;
     private long sent;
     private Answer answer;
     private boolean stored;
@@ -27,26 +26,31 @@ final class Leased {
     }
 
     Result run(Consumer<Claimed> onLost) {
-        if (!request.isUnprotected()) {
-            try {
-                claimed = begin();
-                request = request.claimed(claimed);
-            } catch (Exception e) {
-                return new Result(null, null, false, false, e);
-            }
-            if (!claimed.isExecution()) {
-                return new Result(claimed, null, false, false, null);
-            }
-            heartbeat = new Heartbeat(request.lease, this::extend, () -> onLost.accept(claimed));
-            heartbeat.start(sent);
+        if (request.isUnprotected()) {
+            return run(Hold.none(store, request));
         }
+        Claimed claimed;
+        try {
+            claimed = begin();
+        } catch (Exception e) {
+            return new Result(null, null, false, false, e);
+        }
+        if (!claimed.isExecution()) {
+            return new Result(claimed, null, false, false, null);
+        }
+        return run(Hold.of(store, request, claimed, sent, () -> onLost.accept(claimed)));
+    }
+
+    /** With a claim that has been granted. */
+    Result run(Hold granted) {
+        hold = granted;
         Exception failure;
         try {
             failure = held();
         } finally {
-            heartbeat.end();
+            hold.heartbeat.end();
         }
-        return new Result(claimed, answer, true, !stored && heartbeat.isLost(), failure);
+        return new Result(hold.claimed, answer, true, !stored && hold.heartbeat.isLost(), failure);
     }
 
     private Claimed begin() throws Exception {
@@ -68,19 +72,11 @@ final class Leased {
         }));
     }
 
-    private void extend(long millis, Runnable sending) throws DatabaseFailure {
-        store.alone(millis, connection -> {
-            sending.run();
-            Statements.extend(connection, request, claimed.token());
-            return null;
-        });
-    }
-
     private Exception held() {
-        Claim claim = new Claim(store, request, claimed, heartbeat);
+        Claim claim = new Claim(hold);
         Judged judged;
         Limit limit = new Limit(request.handlerTimeout(Contract.LEASED_HANDLER_TIMEOUT_MS), claim::close, () -> giveUp(claim));
-        try (Interruption working = heartbeat.working(); limit) {
+        try (Interruption working = hold.heartbeat.working(); limit) {
             judged = work.run(claim);
         } catch (Exception e) {
             if (limit.failure() != null) {
@@ -95,14 +91,14 @@ final class Leased {
         if (limit.failure() != null) {
             return late(claim, limit);
         }
-        heartbeat.stopBeating();
+        hold.heartbeat.stopBeating();
         answer = judged.answer();
         stored = claim.isUnknown();
         if (stored) {
             return null;
         }
         if (!judged.isRecorded()) {
-            fail(judged.failure(), judged.reason(), judged.verdict() != Verdict.FREE);
+            hold.fail(judged.failure(), judged.reason(), judged.verdict() != Verdict.FREE);
             return null;
         }
         return end(judged);
@@ -119,54 +115,34 @@ final class Leased {
     /** Called by another thread than the work's. */
     private void giveUp(Claim claim) {
         fail(claim, new HandlerLate(request.handlerTimeout(Contract.LEASED_HANDLER_TIMEOUT_MS)));
-        heartbeat.end();
+        hold.heartbeat.end();
         onGivenUp.run();
     }
 
     private void fail(Claim claim, Throwable failure) {
-        heartbeat.stopBeating();
+        hold.heartbeat.stopBeating();
         stored = claim.isUnknown();
         if (!stored) {
-            fail(failure, null, true);
-        }
-    }
-
-    /** {@code otherwise} is the reason if there is no exception; {@code uncertain} whether the work may have had its effect. */
-    private void fail(Throwable failure, String otherwise, boolean uncertain) {
-        if (request.isUnprotected() || heartbeat.isLost()) {
-            return;
-        }
-        NothingHappenedException nothing = NothingHappenedException.of(failure);
-        String reason = nothing != null ? nothing.getMessage() : failure != null ? failure.toString() : otherwise;
-        try {
-            Store.again(request.attempts, () -> store.alone(connection -> {
-                Statements.fail(connection, request, Statements.sanitized(reason), claimed.token(), uncertain && nothing == null);
-                return null;
-            }));
-        } catch (Exception e) {
-            // If the database is away, the lease expires, with the same effect.
-            if (DatabaseFailure.isLost(e)) {
-                heartbeat.lose();
-            }
+            hold.fail(failure, null, true);
         }
     }
 
     private Exception end(Judged judged) {
-        if (request.isUnprotected()) {
+        if (hold.isUnprotected()) {
             return null;
         }
         try {
-            stored = whileHeld(store, heartbeat, connection -> {
+            stored = whileHeld(store, hold.heartbeat, connection -> {
                 if (judged.verdict() == Verdict.UNKNOWN) {
-                    Statements.unknown(connection, request, judged.reason(), null, claimed.token());
+                    Statements.unknown(connection, hold.request, judged.reason(), null, hold.claimed.token());
                 } else {
-                    Statements.complete(connection, request, answer, claimed.token());
+                    Statements.complete(connection, hold.request, answer, hold.claimed.token());
                 }
                 return null;
             });
             return null;
         } catch (DatabaseFailure e) {
-            fail(e.getCause(), null, true);
+            hold.fail(e, null, true);
             return e;
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

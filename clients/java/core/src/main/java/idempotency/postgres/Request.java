@@ -11,7 +11,7 @@ import java.util.function.Consumer;
  */
 public final class Request implements Cloneable {
     static final Duration LEASE = Duration.ofMillis(Contract.LEASE_MS);
-    private static final Duration LONGEST = Duration.ofDays(36_500); // its nanoseconds are a long
+    static final Duration LONGEST = Duration.ofDays(36_500); // its nanoseconds are a long
     static final int ATTEMPTS = Contract.ATTEMPTS;
 
     String key;
@@ -111,7 +111,7 @@ public final class Request implements Cloneable {
                 "is not above 0, or too long: " + value);
     }
 
-    private static void check(boolean sound, String name, String complaint) {
+    static void check(boolean sound, String name, String complaint) {
         if (!sound) {
             throw new IllegalArgumentException("idempotency: " + name + " " + complaint);
         }

@@ -7,6 +7,7 @@ import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Types;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Collectors;
 
@@ -36,10 +37,38 @@ final class Statements {
                 row.getString("recovery_point"), row.getString("state"), row.getObject("retry_after", Double.class));
     }
 
-    /** The token is null in the transaction that has begun the claim. */
-    static void complete(Connection connection, Request request, Answer answer, Long token) throws SQLException {
-        run(connection, Contract.COMPLETE, places -> places.text(request.key).number((long) answer.status()).bytes(answer.body())
-                .text(answer.storedHeaders()).text(request.scope).text(request.principal).number(token));
+    /** A record that is due, and the claim on it. */
+    record Due(String scope, String principal, Claimed claimed, String operation, String method, String path, String request) {}
+
+    static List<Due> due(Connection connection, String scope, int most, Duration lease, String holder) throws SQLException {
+        try (PreparedStatement statement = connection.prepareStatement(Contract.DUE)) {
+            new Places(statement).text(scope).number((long) most).span(lease).text(holder);
+            try (ResultSet row = statement.executeQuery()) {
+                List<Due> due = new ArrayList<>();
+                while (row.next()) {
+                    due.add(due(row));
+                }
+                return due;
+            }
+        }
+    }
+
+    private static Due due(ResultSet row) throws SQLException {
+        Claimed claimed = new Claimed(Outcome.EXECUTE, row.getString("key"), row.getLong("token"), row.getInt("attempt"), null, null,
+                null, null, false, row.getString("error"), row.getString("recovery_point"), row.getString("state"), null);
+        return new Due(row.getString("scope"), row.getString("principal"), claimed, row.getString("operation"),
+                row.getString("method"), row.getString("path"), row.getString("request"));
+    }
+
+    /**
+     * Whether this call has stored the answer; null stores none. The token is null in the transaction that has begun
+     * the claim.
+     */
+    static boolean complete(Connection connection, Request request, Answer answer, Long token) throws SQLException {
+        Answer stored = answer == null ? new Answer(0, Answer.noHeaders(), null) : answer;
+        return "t".equals(run(connection, Contract.COMPLETE, places -> places.text(request.key)
+                .number(answer == null ? null : (long) answer.status()).bytes(stored.body())
+                .text(stored.storedHeaders()).text(request.scope).text(request.principal).number(token)));
     }
 
     /** Uncertain: the work may have had its effect, and the policy may forbid to run it again. */

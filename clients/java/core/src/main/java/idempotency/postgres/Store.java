@@ -40,16 +40,19 @@ final class Store {
     }
 
     <T> T alone(long millis, Statement<T> statement) throws DatabaseFailure {
-        Connection connection;
-        try (Interruption late = Interruption.after(millis)) {
-            connection = database.connect();
-        } catch (SQLException | RuntimeException e) {
-            throw new DatabaseFailure(At.CONNECT, e);
-        }
+        Connection connection = connect(millis);
         try {
             return within(connection, millis, statement);
         } finally {
             JdbcDatabase.closeQuietly(connection);
+        }
+    }
+
+    Connection connect(long millis) throws DatabaseFailure {
+        try (Interruption late = Interruption.after(millis)) {
+            return database.connect();
+        } catch (SQLException | RuntimeException e) {
+            throw new DatabaseFailure(At.CONNECT, e);
         }
     }
 

@@ -73,6 +73,20 @@ class PaymentsTest {
     }
 
     @Test
+    void aWebhookIsWorkedOff() throws InterruptedException {
+        String name = "scope => 'webhooks', principal => '" + SCHEMA + "'";
+        jdbc.execute("SELECT idem_policy_set('webhooks', store_request => true)");
+        jdbc.execute("SELECT FROM idem_begin('hook', '{\"amount\": 77}', " + name + ");"
+                + "SELECT idem_fail('hook', 'queued', retryable => true, retry_after => '0', " + name + "); NOTIFY webhooks");
+        String paid = "SELECT count(*) FROM payment WHERE amount = 77";
+        for (int i = 0; i < 600 && jdbc.queryForObject(paid, Integer.class) == 0; i++) {
+            Thread.sleep(100);
+        }
+        assertEquals(1, jdbc.queryForObject(paid, Integer.class));
+        assertEquals("completed", jdbc.queryForObject("SELECT status FROM idempotency.records WHERE principal = '" + SCHEMA + "' AND scope = 'webhooks'", String.class));
+    }
+
+    @Test
     void jpaIsRolledBackInTheMiddle() {
         checkBookings("/jpa");
     }

@@ -20,8 +20,7 @@ import java.util.function.IntPredicate;
 /** The protection of requests. A filter copies its route. */
 public final class Route implements Cloneable {
     /** All statuses except those that another attempt may cure, and server faults. */
-    public static final IntPredicate KEEP_BY_DEFAULT =
-            status -> status < 500 && !Contract.NOT_KEPT.contains(status);
+    public static final IntPredicate KEEP_BY_DEFAULT = Answer::isKept;
 
     Function<HttpServletRequest, String> principal;
     Function<HttpServletRequest, String> scope = Route::methodAndPattern;
