@@ -177,3 +177,83 @@ def test_a_batch_request(recipe):
         assert send({**a, "amount": 6}) == (207, [("a", 409, None, "mismatch")])
         assert rows(recipe, "SELECT account, amount FROM payment ORDER BY amount") == [("shop", 5), ("shop", 7)]
         assert http.post("/payments/batch", json=[a], headers={"Authorization": "Bearer shop"}).status_code == 400
+
+
+# ---- a saga ----
+
+
+class Services:
+    """They know a key that they have seen. `lost` calls take effect without an answer."""
+
+    def __init__(self, refuses=()):
+        self.done, self.calls, self.refuses, self.lost = [], [], refuses, set()
+
+    def __call__(self, name, order, key):
+        self.calls.append(name)
+        if key not in [known for _, known in self.done]:
+            self.done.append((name, key))
+        if name in self.lost:
+            self.lost.remove(name)
+            raise ConnectionError(f"no answer from {name}")
+        return {"accepted": name not in self.refuses}
+
+
+@pytest.mark.parametrize("recipe", ["saga"], indirect=True)
+@pytest.mark.parametrize("refuses, effects, status", [
+    ((), ["reserve", "charge", "ship"], 201),
+    (("ship",), ["reserve", "charge", "ship", "refund", "unreserve"], 422),
+])  # fmt: skip
+async def test_a_saga(recipe, refuses, effects, status):
+    """Each call loses an answer once. The process of a second order has died before its first call."""
+    recipe.connection.execute("SELECT idem_policy_alter('orders', retry_base => '0')")
+    services, dead = Services(refuses), Services(refuses)
+    services.lost = set(effects)
+    order = {"id": "o-1", "customer": "mira", "item": "pen"}
+    other = {**order, "id": "o-2"}
+    recipe.connection.execute("SELECT idem_begin('o-2', %s, scope => 'orders', principal => 'mira', lease => '1 ms')", (json.dumps(other),))
+    with psycopg_pool.ConnectionPool(f"dbname={recipe.dbname}", min_size=2, max_size=10, open=True) as pool:
+        db = database(pool)
+        with pytest.raises(ConnectionError):
+            recipe.begin(db, order, services)
+        own = recipe.resumer(db, services, poll=0.05)
+        working = asyncio.ensure_future(asyncio.to_thread(own.run))
+        try:
+            ended = "SELECT count(*) FROM idempotency.records WHERE scope = 'orders' AND status = 'completed'"
+            await until(lambda: rows(recipe, ended) == [(2,)])
+        finally:
+            own.stop()
+            await working
+        for key, one in (("o-1", order), ("o-2", other)):
+            assert [name for name, made in services.done if made.startswith(f"{key}:")] == effects
+            assert recipe.begin(db, one, dead).answer.status == status
+    assert len(services.calls) == 3 * len(effects) and dead.calls == []  # twice for a lost answer, and once for the other order
+
+
+# ---- jobs ----
+
+
+@pytest.mark.parametrize("recipe", ["jobs"], indirect=True)
+async def test_jobs(recipe):
+    """Scheduled by two nodes, and again when done; one fails until its cause is repaired."""
+    recipe.connection.execute("SELECT idem_policy_alter('jobs', retry_base => '0')")
+    recipe.connection.execute("INSERT INTO charge VALUES ('2026-01-01', 5), ('2026-01-01', 6), ('2026-01-02', 7)")
+    recipe.connection.execute("INSERT INTO daily_total VALUES ('2026-01-02', 0)")  # the cause: it is there already
+    states = lambda: dict(rows(recipe, "SELECT key, status FROM idempotency.records"))  # noqa: E731
+    for _ in range(2):
+        recipe.schedule(recipe.connection, "totals", "2026-01-01")
+    assert rows(recipe, "SELECT attempt FROM idempotency.records") == [(1,)]
+    with psycopg_pool.ConnectionPool(f"dbname={recipe.dbname}", min_size=2, max_size=4, open=True) as pool:
+        own = recipe.runner(pool, poll=0.05)
+        working = asyncio.ensure_future(asyncio.to_thread(own.run))
+        try:
+            await until(lambda: states() == {"totals:2026-01-01": "completed"})
+            recipe.schedule(recipe.connection, "totals", "2026-01-01")
+            recipe.schedule(recipe.connection, "totals", "2026-01-02")
+            failed = "SELECT attempt > 2 FROM idempotency.records WHERE key = 'totals:2026-01-02' AND error LIKE 'duplicate key%%'"
+            await until(lambda: rows(recipe, failed) == [(True,)])
+            recipe.connection.execute("DELETE FROM daily_total WHERE day = '2026-01-02'")
+            await until(lambda: states()["totals:2026-01-02"] == "completed")
+        finally:
+            own.stop()
+            await working
+    assert [amount for (amount,) in rows(recipe, "SELECT amount FROM daily_total ORDER BY day")] == [11, 7]
