@@ -12,9 +12,9 @@ my $all = 10_000;
 # transaction, and so may be claim and effect.
 $node->safe_psql('postgres', qq{
 	CREATE TABLE effect (key text);
-	CREATE FUNCTION take(most integer) RETURNS text LANGUAGE sql AS \$\$
+	CREATE FUNCTION take(most integer, lease interval = '2 s') RETURNS text LANGUAGE sql AS \$\$
 		SELECT set_config('jobs.held', coalesce(json_agg(due)::text, '[]'), false)
-		  FROM (SELECT key, token FROM idem_claim_due('jobs', most, '2 s')) AS due
+		  FROM (SELECT key, token FROM idem_claim_due('jobs', most, lease)) AS due
 	\$\$;
 	CREATE FUNCTION finish() RETURNS void LANGUAGE plpgsql AS \$\$
 	DECLARE
@@ -38,12 +38,15 @@ $node->safe_psql('postgres', qq{
 	FROM generate_series($all / 2 + 1, $all) AS n, CAST(now() - interval '1 hour' + n * interval '1 ms' AS timestamptz) AS t});
 
 append_to_file("$folder/leased.sql", "SELECT take(20);\nSELECT finish();\n");
+# Its lease ends before its work, so others may have claimed the records, and even finished them.
+append_to_file("$folder/slow.sql", "SELECT take(20, '1 ms');\nSELECT pg_sleep(0.05);\nSELECT finish();\n");
 append_to_file("$folder/transactional.sql", "BEGIN;\nSELECT take(20);\nSELECT finish();\nCOMMIT;\n");
 
 sub some_workers
 {
 	my $log = '';
-	return start [ 'pgbench', '-n', '-c', 6, '-T', 3600, '-f', "$folder/leased.sql", '-f', "$folder/transactional.sql",
+	return start [ 'pgbench', '-n', '-c', 6, '-T', 3600,
+		(map { ('-f', "$folder/$_.sql") } qw(leased transactional slow)),
 		'-h', $node->host, '-p', $node->port, 'postgres' ], '>', \$log, '2>', \$log;
 }
 

@@ -14,6 +14,7 @@ $node->safe_psql('postgres', q{
 my $batch = 'INSERT INTO effect SELECT * FROM idem_once_each(batch(120), same_statement => true);';
 my %scripts = (
 	committed => "BEGIN;\n$batch\nCOMMIT;\n",
+	apart => "BEGIN;\nINSERT INTO effect SELECT apart.* FROM idem_once_each(batch(120)) AS apart;\nCOMMIT;\n",
 	repeatable => "BEGIN ISOLATION LEVEL REPEATABLE READ;\n$batch\nCOMMIT;\n",
 	serializable => "BEGIN ISOLATION LEVEL SERIALIZABLE;\n$batch\nCOMMIT;\n",
 	undone => "BEGIN;\n$batch\nROLLBACK;\n",
@@ -32,6 +33,9 @@ foreach my $round (1 .. 6)
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM effect FULL JOIN idempotency.record r USING (key)
 			WHERE r.status IS DISTINCT FROM 'c' OR effect IS NULL}), '0', 'each new key has its record, and each record its effect');
 }
-unlike(slurp_file($node->logfile), qr/deadlock detected/, 'no deadlock');
+my $log = slurp_file($node->logfile);
+unlike($log, qr/deadlock detected/, 'no deadlock');
+# In READ COMMITTED a batch waits for another one. With same_statement its snapshot may be too old.
+unlike($log, qr/ STATEMENT: .* apart/, 'no error in READ COMMITTED');
 
 done_testing();
