@@ -348,7 +348,7 @@ class Processes(Workers):
             order = {"effect": "done", "gate": gate.number}
             for key in self.keys(2):
                 self.queue(order, key)
-            worker = self.started(lease_ms=1500)
+            worker = self.started(lease_ms=4500)
             gate.wait_for()
             worker.tell_to_stop()
             for _ in range(2):
