@@ -84,6 +84,23 @@ final class WorkerTest extends DatabaseCase
     }
 
     /** @dataProvider databases */
+    public function testConnectionsThatAreLostInAPause(\Closure $make): void
+    {
+        pcntl_async_signals(true);
+        pcntl_signal(SIGALRM, function (): void {
+            $this->look->exec('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()');
+            $this->queue();
+        });
+        pcntl_alarm(1);
+        $worker = new Worker($make(), $this->scope, static function (Work $work) use (&$worker): void {
+            $worker->stop();
+        }, poll: 1.5, channel: 'pause', onError: static fn () => null);
+        $worker->run();
+        pcntl_signal(SIGALRM, SIG_DFL);
+        self::assertSame(['completed', null, 2, null], $this->stored());
+    }
+
+    /** @dataProvider databases */
     public function testStepsOfALeasedWorker(\Closure $make): void
     {
         $steps = 0;

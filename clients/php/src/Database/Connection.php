@@ -70,18 +70,29 @@ class Connection implements Database
     /** Waits for a notification, for so many seconds or until a signal comes. */
     public function isNotified(float $seconds): bool
     {
-        if ($this->session !== null && !$this->session->isGone()) {
-            return $this->session->isNotified($seconds);
+        if ($this->session === null) {
+            usleep((int) ($seconds * 1e6));
+            return false;
         }
-        usleep((int) ($seconds * 1e6));
+        try {
+            return $this->session->isNotified($seconds) || $this->session->isGone() && $this->forget();
+        } catch (\Throwable) {
+            return $this->forget();
+        }
+    }
+
+    /** The next statement makes another one. */
+    private function forget(): bool
+    {
+        $this->session?->close();
+        $this->session = null;
         return false;
     }
 
     private function session(float $within): Session
     {
-        if ($this->session !== null && $this->session->isGone()) {
-            $this->session->close();
-            $this->session = null;
+        if ($this->session?->isGone()) {
+            $this->forget();
         }
         return $this->session ??= Session::of(($this->connect)(max(2, (int) ceil($within))));
     }

@@ -18,11 +18,6 @@ final class Doctrine extends Connection
 
     public function another(): Connection
     {
-        $parameters = $this->dbal->getParams();
-        $dbal = null; // it closes its connection with itself
-        return new Connection(static function () use ($parameters, &$dbal): object {
-            $dbal = DriverManager::getConnection($parameters);
-            return $dbal->getNativeConnection();
-        });
+        return new self(DriverManager::getConnection($this->dbal->getParams()));
     }
 }

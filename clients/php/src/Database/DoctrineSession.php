@@ -23,7 +23,7 @@ final class DoctrineSession extends Session
 
     public function query(string $text, array $values, float $within): array
     {
-        return $this->native()->query($text, $values, $within);
+        return $this->native()->query($text, $values, INF); // a limit would close what is Doctrine's
     }
 
     public function begin(float $within): void

@@ -86,7 +86,7 @@ final class PgsqlSession extends Session
         $read = [pg_socket($this->own)];
         $none = [];
         if ($read[0] !== false && @stream_select($read, $none, $none, 0) > 0) {
-            pg_connection_busy($this->own); // reads what has come
+            @pg_connection_busy($this->own); // reads what has come
         }
         return pg_connection_status($this->own) !== PGSQL_CONNECTION_OK;
     }
