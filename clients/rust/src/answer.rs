@@ -31,7 +31,8 @@ impl Answer {
 /// The arguments of `idem_complete`.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    pub status: StatusCode,
+    /// None: the record is completed without an answer.
+    pub status: Option<StatusCode>,
     pub headers: Value,
     /// None: only the status is stored.
     pub body: Option<Bytes>,
@@ -39,12 +40,16 @@ pub(crate) struct Stored {
 
 impl Stored {
     pub fn of(answer: &Answer) -> Self {
-        Self { status: answer.status, headers: to_json(&answer.headers), body: Some(answer.body.clone()) }
+        Self { status: Some(answer.status), headers: to_json(&answer.headers), body: Some(answer.body.clone()) }
     }
 
     pub fn status_alone(status: StatusCode) -> Self {
         let headers = Map::from_iter([(BODY_HEADER.to_string(), "omitted".into())]);
-        Self { status, headers: Value::Object(headers), body: None }
+        Self { status: Some(status), headers: Value::Object(headers), body: None }
+    }
+
+    pub fn nothing() -> Self {
+        Self { status: None, headers: Value::Object(Map::new()), body: None }
     }
 }
 

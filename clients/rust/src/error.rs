@@ -191,6 +191,12 @@ impl Error {
             || self.state_in(&["25006", "25P03", "25P04", "55P03", "57014", "57P05"])
     }
 
+    /// No repetition can succeed: a right, a function, the database or a value is wrong.
+    pub(crate) fn is_mistake(&self) -> bool {
+        matches!(self, Self::Unexpected(_))
+            || self.state().is_some_and(|state| ["0A", "22", "28", "3D", "3F", "42"].contains(&&state[..2]))
+    }
+
     /// The claim has ended, or another session has it.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self, Self::LeaseLost) || self.state_in(&["ID404", "ID409"])

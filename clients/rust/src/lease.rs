@@ -22,6 +22,8 @@ pub struct Lease {
     claim: Claim,
     heart: Heart,
     open: bool,
+    /// Whether work that is given up may have had an effect.
+    pub(crate) uncertain: bool,
 }
 
 impl std::fmt::Debug for Lease {
@@ -45,7 +47,7 @@ impl Store {
         if request.unprotected {
             let heart = Heart::still();
             let claim = Claim::new(self.clone(), request.clone(), Granted::default(), &heart);
-            return Ok((Begun::Execute(Lease { claim, heart, open: false }), 0));
+            return Ok((Begun::Execute(Lease { claim, heart, open: false, uncertain: true }), 0));
         }
         let (sent, begun, attempt) = match again(request.attempts, || self.ask(request)).await {
             Err(error) => match request.as_digest(&error) {
@@ -54,13 +56,7 @@ impl Store {
             },
             asked => asked?,
         };
-        let begun = begun.map(|granted| {
-            let (store, asked, token) = (self.clone(), request.clone(), granted.token);
-            let on_lost = Box::new(move || on_lost(attempt));
-            let heart = Heart::start(request.lease, sent, on_lost, move || extend(store.clone(), asked.clone(), token));
-            let claim = Claim::new(self.clone(), request.clone(), granted, &heart);
-            Lease { claim, heart, open: true }
-        });
+        let begun = begun.map(|granted| Lease::of(self, request, granted, sent, move || on_lost(attempt)));
         Ok((begun, attempt))
     }
 
@@ -83,6 +79,30 @@ async fn extend(store: Store, request: Arc<Request>, token: i64) -> Result<(), E
 }
 
 impl Lease {
+    /// A claim that was granted; `sent` is the time of the request for it.
+    pub(crate) fn of(
+        store: &Store,
+        request: &Arc<Request>,
+        granted: Granted,
+        sent: Instant,
+        on_lost: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let (extended, asked, token) = (store.clone(), request.clone(), granted.token);
+        let extend = move || extend(extended.clone(), asked.clone(), token);
+        let heart = Heart::start(request.lease, sent, Box::new(on_lost), extend);
+        let claim = Claim::new(store.clone(), request.clone(), granted, &heart);
+        Self { claim, heart, open: true, uncertain: true }
+    }
+
+    pub(crate) fn stop_beating(&self) {
+        self.heart.stop_beating();
+    }
+
+    /// It was completed by other means.
+    pub(crate) fn over(mut self) {
+        self.open = false;
+    }
+
     /// The argument of the work.
     #[must_use]
     pub fn claim(&self) -> &Claim {
@@ -177,9 +197,9 @@ impl Drop for Lease {
         }
         // Without a runtime this cannot be reported, and the lease expires by itself.
         if let Ok(runtime) = Handle::try_current() {
-            let claim = self.claim.clone();
+            let (claim, uncertain) = (self.claim.clone(), self.uncertain);
             runtime.spawn(async move {
-                if let Err(error) = claim.fail("the work was given up, or panicked", true).await {
+                if let Err(error) = claim.fail("the work was given up, or panicked", uncertain).await {
                     let scope = &claim.request().scope;
                     tracing::error!(%error, scope, "idempotency: a claim could not be failed");
                 }
@@ -205,6 +225,14 @@ where
         (Begun::Replay(answer, omitted), attempt) => return Ok(Settled::Replay(answer, omitted, attempt)),
         (Begun::Refused(refusal), attempt) => return Ok(Settled::Refused(refusal, attempt)),
     };
+    held(lease, work).await
+}
+
+/// The same with a claim that was granted.
+pub(crate) async fn held<A, F>(lease: Lease, work: impl FnOnce(Claim) -> F) -> Result<Settled<A>, Error>
+where
+    F: Future<Output = Work<A>>,
+{
     let Work { answer, end, mut failure } = work(lease.claim().clone()).await;
     if failure.as_ref().is_some_and(|failure| end.is_raised(failure)) {
         failure = None;

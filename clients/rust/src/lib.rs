@@ -17,12 +17,14 @@ mod identity;
 mod key;
 mod layer;
 mod lease;
+mod listener;
 mod problem;
 mod request;
 mod route;
 mod statements;
 mod store;
 mod transaction;
+mod worker;
 
 pub use answer::Answer;
 pub use body::ResponseBody;
@@ -38,6 +40,7 @@ pub use request::{Begun, Request};
 pub use route::{Event, MissingKey, Route, Verdict, default_keep};
 pub use store::Store;
 pub use transaction::{Held, Tx};
+pub use worker::{Done, Due, Worker, WorkerOptions};
 
 /// Of [`Claim::lost`].
 pub use tokio_util::sync::CancellationToken;

@@ -12,7 +12,7 @@ use crate::{
     Error, Request,
     answer::Stored,
     connection::Connection,
-    contract::{BEGIN, CHECKPOINT, COMPLETE, EXTEND, FAIL, ONCE, PROBLEM, UNKNOWN},
+    contract::{BEGIN, CHECKPOINT, COMPLETE, DUE, EXTEND, FAIL, ONCE, PROBLEM, UNKNOWN},
     error::BoxError,
     identity::Identity,
     request::{Begun, Granted, begun},
@@ -72,22 +72,26 @@ pub(crate) async fn ready_for_unknown(client: &Connection) -> Result<Ready, Erro
 
 /// A missing statement, or one whose result type changed with an update of the extension, is prepared again,
 /// because [`Error::is_retryable`] repeats the call.
-async fn send(client: &Connection, sql: &str, ready: &Ready, arguments: Arguments<'_>) -> Result<Row, Error> {
+async fn send_all(client: &Connection, sql: &str, ready: &Ready, arguments: Arguments<'_>) -> Result<Vec<Row>, Error> {
     let result = match ready {
         Ready::Prepared(statement) => {
             let values: Vec<_> = arguments.iter().map(|argument| argument.0).collect();
-            client.query_one(statement, &values).await.map_err(Error::from)
+            client.query(statement, &values).await.map_err(Error::from)
         }
-        Ready::Text => match client.query_typed(sql, arguments).await {
-            Ok(mut rows) if rows.len() == 1 => Ok(rows.remove(0)),
-            Ok(rows) => Err(Error::Unexpected(format!("{} rows", rows.len()).into())),
-            Err(error) => Err(error.into()),
-        },
+        Ready::Text => client.query_typed(sql, arguments).await.map_err(Error::from),
     };
     if result.as_ref().is_err_and(Error::is_stale) {
         client.statement_cache.remove(sql, &[]);
     }
     result
+}
+
+async fn send(client: &Connection, sql: &str, ready: &Ready, arguments: Arguments<'_>) -> Result<Row, Error> {
+    let mut rows = send_all(client, sql, ready, arguments).await?;
+    match (rows.pop(), rows.len()) {
+        (Some(row), 0) => Ok(row),
+        (row, more) => Err(Error::Unexpected(format!("{} rows", more + usize::from(row.is_some())).into())),
+    }
 }
 
 async fn one(client: &Connection, sql: &str, arguments: Arguments<'_>) -> Result<Row, Error> {
@@ -139,7 +143,7 @@ pub(crate) async fn complete(
     token: Option<i64>,
     answer: &Stored,
 ) -> Result<(), Error> {
-    let status = i32::from(answer.status.as_u16());
+    let status = answer.status.map(|status| i32::from(status.as_u16()));
     let body = answer.body.as_deref();
     let key = q.key.as_str();
     let arguments: Arguments = &[
@@ -229,6 +233,20 @@ pub(crate) async fn once(client: &Connection, key: &str, scope: &str, principal:
         .await?
         .try_get("first")
         .map_err(unexpected)
+}
+
+pub(crate) async fn due(
+    client: &Connection,
+    scope: &str,
+    most: usize,
+    lease: Duration,
+    holder: &str,
+) -> Result<Vec<Row>, Error> {
+    let (most, lease) = (i32::try_from(most).unwrap_or(i32::MAX), milliseconds(Some(lease)));
+    let arguments: Arguments =
+        &[(&scope, Type::TEXT), (&most, Type::INT4), (&lease, Type::INT8), (&holder, Type::TEXT)];
+    let ready = ready(client, DUE).await?;
+    send_all(client, DUE, &ready, arguments).await
 }
 
 pub(crate) async fn problem(client: &Connection, word: &str) -> Result<serde_json::Value, Error> {

@@ -13,6 +13,7 @@ use crate::{
     claim::Info,
     connection::Connection,
     error::{connection_lost, pause},
+    lease::Lease,
     request::{Begun, Granted},
     statements,
 };
@@ -157,6 +158,11 @@ impl Held {
     }
 
     pub(crate) async fn store(self, answer: &Stored) -> Result<(), Error> {
+        self.store_with(None, answer).await
+    }
+
+    /// The token is of a claim that has committed before this transaction.
+    async fn store_with(self, token: Option<i64>, answer: &Stored) -> Result<(), Error> {
         let within = self.store.timeout;
         if self.request.unprotected {
             return self.tx.commit_checked(within).await;
@@ -164,7 +170,7 @@ impl Held {
         let (connection, request) = (self.tx.alone(within).await?, self.request);
         let both = async {
             let ready = statements::ready_to_complete(&connection).await?;
-            let complete = statements::complete(&connection, &ready, &request, None, answer);
+            let complete = statements::complete(&connection, &ready, &request, token, answer);
             Ok(join(complete, connection.batch_execute("COMMIT")).await)
         };
         let both = timeout(within, both).await;
@@ -283,7 +289,7 @@ pub(crate) enum End {
 impl End {
     /// The work has failed with an answer that is kept without it.
     pub fn is_raised(&self, failure: &Error) -> bool {
-        let kept = matches!(self, Self::Keep(answer) if answer.status.is_client_error());
+        let kept = matches!(self, Self::Keep(answer) if answer.status.is_some_and(|status| status.is_client_error()));
         kept && failure.is_uncertain() && !failure.is_retryable() && !matches!(failure, Error::HandlerTimeout)
     }
 }
@@ -364,6 +370,60 @@ where
             }
             (_, failure) => return undone(held, answer, failure).await,
         }
+    }
+}
+
+/// Does work in a transaction that also completes its claim, which has committed before: both commit, or neither
+/// does. Work that fails has had no effect.
+pub(crate) async fn within<F>(lease: Lease, work: impl FnOnce(Tx) -> F) -> Result<Settled<()>, Error>
+where
+    F: Future<Output = Work<()>>,
+{
+    let mut lease = lease;
+    lease.uncertain = false;
+    let reason = match committed(&lease, work).await {
+        Ok(None) => {
+            lease.over();
+            return Ok(Settled::Worked(()));
+        }
+        Ok(Some(End::NotKept(reason))) => (reason, None),
+        Ok(_) => ("nothing to keep".to_owned(), None),
+        Err(error) => (error.to_string(), Some(error)),
+    };
+    // The server refuses it if the transaction has committed nevertheless, and its answer was lost.
+    match (lease.nothing_happened(&reason.0).await, reason.1) {
+        (Err(error), None) if error.is_lost() => Ok(Settled::Lost),
+        (_, Some(error)) if error.is_lost() => Ok(Settled::Lost),
+        (_, Some(error)) => Ok(Settled::Failed((), error)),
+        (_, None) => Ok(Settled::Worked(())),
+    }
+}
+
+/// None: it has committed.
+async fn committed<F>(lease: &Lease, work: impl FnOnce(Tx) -> F) -> Result<Option<End>, Error>
+where
+    F: Future<Output = Work<()>>,
+{
+    let claim = lease.claim();
+    let (store, request) = (claim.store().clone(), claim.request().clone());
+    let tx = Tx::begin(&store, Instant::now() + store.timeout).await?;
+    let held = Held { tx, store, request, info: claim.info().clone(), token: claim.token() };
+    let Work { end, failure, .. } = work(held.tx()).await;
+    lease.stop_beating();
+    match (failure, end) {
+        _ if claim.lost().is_cancelled() => {
+            held.roll_back().await?;
+            Err(Error::LeaseLost)
+        }
+        (None, End::Keep(stored)) => {
+            let token = Some(held.token);
+            held.store_with(token, &stored).await.map(|()| None)
+        }
+        (None, end) => held.roll_back().await.map(|()| Some(end)),
+        (Some(failure), _) => match held.roll_back().await {
+            Err(lost) if failure.state().is_none() && !matches!(lost, Error::TransactionKept) => Err(lost),
+            _ => Err(failure),
+        },
     }
 }
 

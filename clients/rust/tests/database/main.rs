@@ -5,3 +5,4 @@ mod seams;
 mod support;
 mod transactional;
 mod uncertain;
+mod worker;
