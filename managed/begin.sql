@@ -6,19 +6,14 @@
 
 -- The record of a key; null: none.
 CREATE FUNCTION idempotency.record_of(key text, scope text, principal text) RETURNS idempotency.record
-    LANGUAGE plpgsql AS $$
-DECLARE
-    r idempotency.record;
-BEGIN
-    SELECT * INTO r FROM idempotency.record t
-     WHERE t.key = record_of.key AND t.scope = record_of.scope AND t.principal = record_of.principal;
-    RETURN r;
-END $$;
+    LANGUAGE plpgsql
+    RETURN (SELECT t FROM idempotency.record t
+             WHERE t.key = record_of.key AND t.scope = record_of.scope AND t.principal = record_of.principal);
 
 -- Refuses a record that the module has encrypted.
 CREATE FUNCTION idempotency.check_readable(r idempotency.record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse('sealed', r.sealed_by); END IF;
 END $$;
 
 -- Whether this transaction has an open claim on a record.
@@ -42,12 +37,9 @@ DECLARE
 BEGIN
     IF secret IS NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = 'idempotency.seed'::regclass) THEN
         -- The table has a row, which this snapshot is too old for.
-        PERFORM idempotency.refuse('the tables of idempotency were made anew during the call', NULL,
-            'Roll back and retry the transaction.', '42P01');
+        PERFORM idempotency.refuse('tables_anew');
     ELSIF secret IS NULL THEN
-        PERFORM idempotency.refuse('the seed of the locks is missing',
-            'Table idempotency.seed has no row with 16 bytes.',
-            'Restore the row from a dump, or insert random bytes as the owner of the table.', '55000');
+        PERFORM idempotency.refuse('no_seed');
     END IF;
     RETURN idempotency.lock_number(secret, key, scope, principal);
 END $$;
@@ -57,10 +49,6 @@ CREATE FUNCTION idempotency.lock_number(secret bytea, key text, scope text, prin
     LANGUAGE sql STABLE AS $$
 SELECT ('x' || left(encode(sha256(secret || convert_to(
     length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer $$;
-
--- Refuses a call without what the policy requires.
-CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse(what || ' is required', 'The policy of this scope requires it.', hint, '22004') $$;
 
 -- A question with all that follows from it. Argument, else policy, else setting. Refuses what the policy
 -- forbids, before anything is granted.
@@ -72,23 +60,17 @@ DECLARE
     derives boolean := q.derive IS NOT NULL OR p.on_missing_key = 'derive';
 BEGIN
     IF q.key IS NULL AND q.derive IS NULL AND p.on_missing_key = 'error' THEN
-        PERFORM idempotency.require('key', 'Pass the key that the client sent.');
+        PERFORM idempotency.refuse('required', 'key', 'Pass the key that the client sent.');
     ELSIF p.principal_required AND q.principal = '' THEN
-        PERFORM idempotency.require('principal', 'Pass the tenant or user of the request.');
+        PERFORM idempotency.refuse('required', 'principal', 'Pass the tenant or user of the request.');
     END IF;
     q.transactional := q.transactional OR p.transactional_only;
     IF q.transactional AND (q.hold OR q.lease IS NOT NULL) THEN
-        f := ROW(CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
-        PERFORM idempotency.refuse(format('%s is not allowed for a transactional claim', f.f1),
-            'The claim must end in its transaction: the call passes transactional, '
-            'or the policy of this scope has transactional_only.',
-            format('Omit %s, or use a scope for claims that outlast their transaction.', f.f1));
+        PERFORM idempotency.refuse('not_transactional', CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
     END IF;
     IF q.fingerprint IS NOT NULL THEN
         IF p.fingerprint_fields IS NOT NULL OR cardinality(p.exclude_fields) > 0 OR p.on_missing_key = 'derive' THEN
-            PERFORM idempotency.refuse('fingerprint cannot be given in this scope',
-                'The policy compares fields of requests or derives keys from them, and a digest has no fields.',
-                'Pass request, with method and path, and let the server compute the fingerprint.');
+            PERFORM idempotency.refuse('digest_in_scope');
         END IF;
         q.fingerprint_of := 4;
     ELSE
@@ -101,15 +83,13 @@ BEGIN
             q.fingerprint := f.fingerprint;
             nothing_counts := f.nothing_counts;
         ELSIF p.fingerprint_required AND NOT q.without_request THEN
-            PERFORM idempotency.require('fingerprint', 'Pass request or fingerprint.');
+            PERFORM idempotency.refuse('required', 'fingerprint', 'Pass request or fingerprint.');
         END IF;
     END IF;
     IF q.key IS NULL AND derives THEN
         IF q.fingerprint IS NULL OR nothing_counts THEN
-            PERFORM idempotency.refuse('key cannot be derived', format('The call, or the policy of this scope, '
-                'derives a missing key from the request, and %s.',
-                CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END),
-                'Pass key or request.', '22004');
+            PERFORM idempotency.refuse('not_derivable',
+                CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END);
         END IF;
         q.fingerprint_of := q.fingerprint_of + 8;
         q.key := encode(idempotency.digest(q.principal, q.scope, '"' || encode(q.fingerprint, 'hex') || '"'), 'hex');
@@ -162,11 +142,7 @@ CREATE FUNCTION idempotency.raise_unseen(decided_here boolean DEFAULT false) RET
 BEGIN
     -- With a number of its own this transaction ends visibly: a retry has a newer snapshot.
     PERFORM pg_current_xact_id();
-    PERFORM idempotency.refuse('could not serialize access due to an earlier attempt with this key',
-        CASE WHEN decided_here THEN 'This transaction has ended that attempt, and its snapshot may not see all its effects.'
-             ELSE 'The snapshot is older than that attempt''s end and may not see its effects.' END,
-        CASE WHEN decided_here THEN 'Roll back, end the attempt in a transaction of its own, and retry.'
-             ELSE 'Roll back and retry the transaction.' END, '40001');
+    PERFORM idempotency.refuse(CASE WHEN decided_here THEN 'unseen_own' ELSE 'unseen' END);
 END $$;
 
 -- The transaction of a row's last version.
@@ -185,6 +161,22 @@ CREATE FUNCTION idempotency.is_news(writer xid8, snapshot pg_snapshot) RETURNS b
 CREATE FUNCTION idempotency.trace_kept() RETURNS interval
     LANGUAGE sql IMMUTABLE AS $$ SELECT interval '1 hour' $$;
 
+-- The last removals in a part of the keys. PostgreSQL raises 40001 itself if a fixed snapshot does not see the
+-- last one. The savepoint of the block gives the row back: a removal of another key does not wait for a claim.
+CREATE FUNCTION idempotency.removals_of(lock integer, fixed boolean) RETURNS idempotency.removal LANGUAGE plpgsql AS $$
+DECLARE
+    removed idempotency.removal;
+BEGIN
+    SELECT * INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
+    IF fixed THEN
+        PERFORM FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
+        RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'the row is given back';
+    END IF;
+    RETURN removed;
+EXCEPTION WHEN SQLSTATE 'ID000' THEN
+    RETURN removed;
+END $$;
+
 -- An error unless the work will see every effect of the attempts before. In READ COMMITTED it takes its
 -- snapshot after the grant, unless it is part of the calling statement.
 CREATE FUNCTION idempotency.require_sight(q idempotency.question, r idempotency.record, lock integer)
@@ -193,16 +185,11 @@ DECLARE
     fixed boolean := idempotency.snapshot_is_fixed();
     since timestamptz := CASE WHEN fixed THEN transaction_timestamp() ELSE statement_timestamp() END;
     own xid8 := pg_current_xact_id_if_assigned();
-    removed record;
+    removed idempotency.removal;
     writer xid8;
 BEGIN
     IF NOT fixed AND NOT q.same_statement THEN RETURN; END IF;
-    -- Removals first. PostgreSQL raises 40001 itself if a fixed snapshot does not see the last one.
-    IF fixed THEN
-        SELECT m.removed_in, m.forgotten_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
-    ELSE
-        SELECT m.removed_in, m.forgotten_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
-    END IF;
+    removed := idempotency.removals_of(lock, fixed);
     IF removed.forgotten_in = own THEN
         PERFORM idempotency.raise_unseen(true);
     ELSIF r.token IS NULL AND (since < clock_timestamp() - idempotency.trace_kept()
@@ -215,10 +202,9 @@ BEGIN
                 WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal);
     IF writer = own AND coalesce(r.open_claim, 'd') = 'd' THEN
         PERFORM idempotency.raise_unseen(true);
-    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND idempotency.is_news(writer, q.snapshot) THEN
-        PERFORM idempotency.raise_unseen();
-    ELSIF r.status = 'i' AND since <= r.lease_until AND (fixed OR q.snapshot::text <> pg_current_snapshot()::text) THEN
-        -- Until its lease ended the holder may have committed effects in transactions of its own.
+    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND idempotency.is_news(writer, q.snapshot)
+          -- Until its lease ended the holder may have committed effects in transactions of its own.
+          OR r.status = 'i' AND since <= r.lease_until AND (fixed OR q.snapshot::text <> pg_current_snapshot()::text) THEN
         PERFORM idempotency.raise_unseen();
     END IF;
 END $$;
@@ -251,17 +237,7 @@ SELECT most > (SELECT count(*) FROM (
        AND (t.open_claim IN ('t', 'q', 'r') AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE
      LIMIT most) live) $$;
 
--- Refuses a claim above max_open_claims.
-CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF NOT idempotency.has_room(q, most) THEN
-        PERFORM idempotency.refuse('too many open claims',
-            'The policy of this scope has max_open_claims, and the principal has that many claims with a lease.',
-            'Retry when one of them has ended, or its lease has.', '53400');
-    END IF;
-END $$;
-
--- Writes the row of a granted claim. Null if another transaction got in.
+-- Writes the row of a granted claim, and the end of one that it takes over. Null if another transaction got in.
 CREATE FUNCTION idempotency.grant_claim(q idempotency.question, p idempotency.in_force, r idempotency.record,
                                         execution text, now timestamptz) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
@@ -270,8 +246,9 @@ DECLARE
     old idempotency.record := r;
     derived boolean;
 BEGIN
-    IF p.max_open_claims > 0 AND NOT (q.transactional OR q.once OR q.operation IS NOT NULL) THEN
-        PERFORM idempotency.require_room(q, p.max_open_claims);
+    IF p.max_open_claims > 0 AND NOT (q.transactional OR q.once OR q.operation IS NOT NULL)
+       AND NOT idempotency.has_room(q, p.max_open_claims) THEN
+        PERFORM idempotency.refuse('too_many_claims');
     END IF;
     IF execution IN ('takeover', 'retry') THEN
         n := r;
@@ -290,17 +267,14 @@ BEGIN
     END IF;
     n.operation := coalesce(q.operation, n.operation);
     IF p.store_request THEN
-        n.request := coalesce(q.request, n.request);
-        n.method := coalesce(q.method, n.method);
-        n.path := coalesce(q.path, n.path);
+        n.request := coalesce(q.request, n.request); n.method := coalesce(q.method, n.method); n.path := coalesce(q.path, n.path);
     END IF;
     n.status := 'i';
     n.attempt := n.attempt + 1;
     n.token := idempotency.next_token(old);
     n.claimed_at := now;
     IF NOT derived THEN
-        n.expires_at := idempotency.after(now, q.ttl);
-        n.retained_until := idempotency.after(now, q.retention);
+        n.expires_at := idempotency.after(now, q.ttl); n.retained_until := idempotency.after(now, q.retention);
     END IF;
     n.lease_us := q.lease;
     n.lease_until := idempotency.after(now, q.lease);
@@ -329,7 +303,9 @@ BEGIN
         old.before := NULL;
         n.before := idempotency.packed(old);
     END IF;
-    RETURN CASE WHEN idempotency.replace_record(n, old) THEN n END;
+    IF NOT idempotency.replace_record(n, old) THEN RETURN NULL; END IF;
+    IF old.status = 'i' THEN PERFORM idempotency.keep_attempt(p, old, 'taken_over'); END IF;
+    RETURN n;
 END $$;
 
 -- Whether a row still is the version of a record that was seen.
@@ -350,9 +326,7 @@ BEGIN
     IF FOUND THEN
         RETURN true;
     ELSIF idempotency.is_version(idempotency.record_of(old.key, old.scope, old.principal), old, any_lease) THEN
-        PERFORM idempotency.refuse('the record of this key could not be written',
-            'A trigger or rule on idempotency.record dropped the row.',
-            'Drop the trigger or rule, or let it keep every row.', '55000');
+        PERFORM idempotency.refuse('record_dropped');
     END IF;
     RETURN false;
 END $$;
@@ -462,12 +436,9 @@ BEGIN
     gave_way := false;
     LOOP
         r := idempotency.record_of(q.key, q.scope, q.principal);
+        PERFORM idempotency.check_readable(r);
         now := clock_timestamp();
         left_us := CASE WHEN q.wait IS NOT NULL THEN q.wait - idempotency.since(now, started) END;
-        IF idempotency.is_own_claim(r) THEN
-            reason := CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END;
-            RETURN;
-        END IF;
         reason := idempotency.reason_for(r, q, p, now);
         execution := idempotency.execution_of(reason);
         -- What an absent row says is certain under the lock alone: its writer may not have committed.
@@ -488,15 +459,10 @@ BEGIN
             ELSIF locked THEN
                 PERFORM idempotency.require_sight(q, r, lock);
                 granted := idempotency.grant_claim(q, p, r, execution, now);
-                IF granted.token IS NOT NULL THEN
-                    IF p.keep_history AND r.status = 'i' THEN
-                        PERFORM idempotency.keep_attempt(p, r, 'taken_over');
-                    END IF;
-                    r := granted;
-                    IF random() < 1.0 / 64 THEN PERFORM idempotency.sweep_beside_call(); END IF;
-                    RETURN;
-                END IF;
-                CONTINUE;  -- another session got in: look again
+                CONTINUE WHEN granted.token IS NULL;  -- another session got in: look again
+                r := granted;
+                IF random() < 1.0 / 64 THEN PERFORM idempotency.sweep_beside_call(); END IF;
+                RETURN;
             END IF;
             reason := 'held';
             r := NULL;
@@ -518,8 +484,7 @@ BEGIN
             next_check := idempotency.after(lease_wait, deadlock_timeout);
         END IF;
         IF lock_timeout > 0 AND idempotency.since(clock_timestamp(), lease_wait) >= lock_timeout THEN
-            PERFORM idempotency.refuse('canceling statement due to lock timeout',
-                'The claim that it waited for is still leased.', NULL, '55P03');
+            PERFORM idempotency.refuse('lock_timeout');
         END IF;
         PERFORM pg_sleep(least(pause, left_us / 1e6, extract(epoch FROM next_check - clock_timestamp()),
             CASE WHEN lock_timeout > 0 THEN (lock_timeout - idempotency.since(clock_timestamp(), lease_wait)) / 1e6 END));
@@ -532,18 +497,20 @@ BEGIN
     END LOOP;
 END $$;
 
--- The reason of the answer that a look at the record gives.
+-- The reason of the answer that a look at the record gives: it may be a claim of this transaction.
 CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.question, p idempotency.in_force,
                                        now timestamptz) RETURNS text LANGUAGE plpgsql
-    RETURN idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
-        r.claimed_at,
-        -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
-        r.status = 'i' AND r.backend_pid IS NOT NULL AND now < r.lease_until
-            AND NOT q.same_statement AND NOT idempotency.snapshot_is_fixed()
-            AND idempotency.session_gone(r.backend_pid, r.backend_start),
-        r.resolved_by IS NOT NULL, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
-        r.status IS NULL OR idempotency.same_request(r, q, p),
-        now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown');
+    RETURN CASE WHEN idempotency.is_own_claim(r)
+        THEN CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END
+        ELSE idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
+            r.claimed_at,
+            -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
+            r.status = 'i' AND r.backend_pid IS NOT NULL AND now < r.lease_until
+                AND NOT q.same_statement AND NOT idempotency.snapshot_is_fixed()
+                AND idempotency.session_gone(r.backend_pid, r.backend_start),
+            r.resolved_by IS NOT NULL, r.if_silent, idempotency.is_derived(r),
+            r.status IS NULL OR idempotency.same_request(r, q, p),
+            now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown') END;
 
 -- The answer as its caller sees it. Only who executes sees the token.
 CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question,
@@ -560,7 +527,6 @@ BEGIN
         claim.retry_after := CASE WHEN reason = 'held' THEN 1 END;
         RETURN claim;
     END IF;
-    PERFORM idempotency.check_readable(r);
     claim := idempotency.claim_of(outcome, CASE WHEN executes THEN r.token END, idempotency.status_word(
         CASE WHEN executes THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
     claim.body_omitted := r.body_omitted;
@@ -697,25 +663,23 @@ BEGIN
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal, true);
-    a := idempotency.answer(idempotency.question_of('idem_begin()', key COLLATE "C", scope, principal, request, method, path, exclude,
-        fingerprint, NULL, ttl, lease, wait, first_sent, derive, hold, same_statement, transactional, holder,
-        statement_snapshot));
+    a := idempotency.answer(idempotency.question_of('idem_begin()', key COLLATE "C", scope, principal, statement_snapshot, ttl, wait,
+        same_statement, lease, holder, request, method, path, fingerprint, first_sent, NULL, exclude, derive, hold, transactional));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END
 
 -- Arguments, checked.
-CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
-    path text, exclude text[], fingerprint bytea, operation text, ttl interval, lease interval, wait interval,
-    first_sent timestamptz, derive interval, hold boolean, same_statement boolean, transactional boolean, holder text,
-    snapshot pg_snapshot) RETURNS idempotency.question LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, snapshot pg_snapshot,
+    ttl interval DEFAULT NULL, wait interval DEFAULT NULL, same_statement boolean DEFAULT false, lease interval DEFAULT NULL,
+    holder text DEFAULT NULL, request jsonb DEFAULT NULL, method text DEFAULT NULL, path text DEFAULT NULL,
+    fingerprint bytea DEFAULT NULL, first_sent timestamptz DEFAULT NULL, operation text DEFAULT NULL,
+    exclude text[] DEFAULT NULL, derive interval DEFAULT NULL, hold boolean DEFAULT false,
+    transactional boolean DEFAULT false) RETURNS idempotency.question LANGUAGE plpgsql AS $$
 BEGIN
     IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
-        PERFORM idempotency.refuse('invalid fingerprint',
-            format('It has %s bytes; 1 to 64 are allowed.', octet_length(fingerprint)),
-            'Use idem_fingerprint(), or a digest of your own.');
-    ELSIF holder IS NOT NULL THEN
-        PERFORM idempotency.check_name(holder, 'holder');
+        PERFORM idempotency.refuse('wrong_digest', octet_length(fingerprint)::text);
     END IF;
+    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
     PERFORM idempotency.check_moment(first_sent, 'first_sent');
     IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
     RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
@@ -739,8 +703,7 @@ BEGIN
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    q := idempotency.question_of('idem_once()', key COLLATE "C", scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
-        NULL, NULL, false, same_statement, false, NULL, statement_snapshot);
+    q := idempotency.question_of('idem_once()', key COLLATE "C", scope, principal, statement_snapshot, ttl, wait, same_statement);
     q.without_request := true;
     q.once := true;
     q.wait := coalesce(q.wait, 9000000000000000000);
@@ -752,26 +715,14 @@ BEGIN
     ELSIF outcome IN ('replay', 'expired', 'mismatch') THEN
         RETURN false;
     ELSIF outcome IN ('exhausted', 'unknown') THEN
-        PERFORM idempotency.refuse('the record of this key is ' || outcome, 'No call executes it again.',
-                                   'An operator can decide with idem_resolve.', '55000');
+        PERFORM idempotency.refuse('not_repeated', outcome);
     ELSIF outcome = 'retry_later' THEN
-        PERFORM idempotency.refuse('the last execution of this key failed and may not be repeated yet',
-                                   'The pause before its next attempt has not ended.', 'Retry later.', '55P03');
+        PERFORM idempotency.refuse('in_pause');
     ELSIF a.reason = 'own_claim' THEN
-        PERFORM idempotency.raise_own_claim_open();
-    ELSIF a.gave_way THEN
-        PERFORM idempotency.refuse('waiting for the lease of this key may be a deadlock',
-            'Another session waits for a lock of this transaction, and may be the holder of the lease.',
-            'Roll back and retry the transaction.', '40P01');
+        PERFORM idempotency.refuse('own_claim');
     END IF;
-    PERFORM idempotency.refuse('another execution of this key has not ended',
-        'The other execution may still succeed or fail.', 'Retry later, or allow a longer wait.', '55P03');
+    PERFORM idempotency.refuse(CASE WHEN a.gave_way THEN 'may_deadlock' ELSE 'not_ended' END);
 END
-
--- Refuses what only another transaction may do.
-CREATE FUNCTION idempotency.raise_own_claim_open() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('this transaction already has an open claim on this key', NULL,
-                          'End the claim with idem_complete, idem_fail or idem_release.', '55000') $$;
 
 --: idem_get plpgsql definer
 DECLARE
@@ -808,15 +759,11 @@ BEGIN
         UPDATE idempotency.record t SET open_claim = 'q', claimed_at = r.claimed_at
          WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token;
     ELSIF r.open_claim = 'q' THEN
-        PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
-            format('It was begun in scope "%s".', NEW.scope),
-            'End the claim with idem_complete, idem_fail, idem_unknown or idem_release '
-            'before COMMIT or PREPARE TRANSACTION.', '55000');
+        PERFORM idempotency.refuse('still_open', NEW.scope);
     ELSIF r.open_claim = 'r' AND EXISTS (SELECT FROM idempotency.policy_row(NEW.scope) p
                                           WHERE p.transactional_only OR p.max_open_claims IS NOT NULL) THEN
         -- Not by idem_execute, which ends it: a caller has called the first part of it alone.
-        PERFORM idempotency.refuse('a claim of idem_execute is still open', 'The policy of its scope allows it no lease.',
-            'Call idem_execute, and let its operation set no constraints to immediate.', '55000');
+        PERFORM idempotency.refuse('operation_open');
     ELSIF current_setting('transaction_read_only') = 'off' THEN
         UPDATE idempotency.record t
            SET lease_until = greatest(r.lease_until, idempotency.after(clock_timestamp(), r.lease_us)),

@@ -42,7 +42,6 @@ DECLARE
     q idempotency.question;
     p idempotency.in_force := idempotency.policy_for(scope);
     r idempotency.record;
-    granted idempotency.record;
     lock constant integer := idempotency.lock_of(key, scope, principal);
     now timestamptz;
     execution text;
@@ -50,12 +49,9 @@ BEGIN
     IF (p.principal_required AND principal = '') OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
     SELECT * INTO r FROM idempotency.record t
      WHERE t.key = claim_if_due.key AND t.scope = claim_if_due.scope AND t.principal = claim_if_due.principal FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND OR r.sealed_by IS NOT NULL
-       OR (r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned()) THEN
-        RETURN NULL;
-    END IF;
-    q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-        CASE WHEN NOT p.transactional_only THEN lease END, NULL, NULL, NULL, false, false, false, holder, NULL);
+    IF NOT FOUND OR r.sealed_by IS NOT NULL OR idempotency.is_own_claim(r) THEN RETURN NULL; END IF;
+    q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL,
+        lease => CASE WHEN NOT p.transactional_only THEN lease END, holder => holder);
     q.without_request := true;
     q := idempotency.settle(q, p);
     now := clock_timestamp();
@@ -65,11 +61,7 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM idempotency.require_sight(q, r, lock);
-    granted := idempotency.grant_claim(q, p, r, execution, now);
-    IF granted.token IS NOT NULL AND p.keep_history AND r.status = 'i' THEN
-        PERFORM idempotency.keep_attempt(p, r, 'taken_over');
-    END IF;
-    RETURN granted;
+    RETURN idempotency.grant_claim(q, p, r, execution, now);
 END $$;
 
 -- Passes a record over that the transaction's snapshot is too old for. Its savepoint gives lock and row back.
@@ -93,11 +85,8 @@ DECLARE
     r idempotency.record;
 BEGIN
     PERFORM idempotency.check_name(scope, 'scope', true);
-    IF max_claims IS NULL THEN
-        PERFORM idempotency.refuse('max_claims must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_number(max_claims, 'max_claims', 1, 1000);
-    PERFORM idempotency.checked_span(lease, 'lease');
+    PERFORM idempotency.check_given('max_claims', max_claims IS NOT NULL),
+            idempotency.check_number(max_claims, 'max_claims', 1, 1000), idempotency.checked_span(lease, 'lease');
     IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
     PERFORM idempotency.check_writable('idem_claim_due()');
     scopes := ARRAY(SELECT s FROM unnest(idempotency.active_scopes(scope COLLATE "C")) s
@@ -107,11 +96,9 @@ BEGIN
         FOR found IN SELECT * FROM idempotency.due_records(scopes, since_after, now, batch) LOOP
             looked := looked + 1;
             since_after := found.since;
-            IF idempotency.snapshot_is_fixed() THEN
-                r := idempotency.claim_if_seen(found.found_key, found.found_scope, found.found_principal, lease, holder);
-            ELSE
-                r := idempotency.claim_if_due(found.found_key, found.found_scope, found.found_principal, lease, holder);
-            END IF;
+            r := CASE WHEN idempotency.snapshot_is_fixed()
+                      THEN idempotency.claim_if_seen(found.found_key, found.found_scope, found.found_principal, lease, holder)
+                      ELSE idempotency.claim_if_due(found.found_key, found.found_scope, found.found_principal, lease, holder) END;
             CONTINUE WHEN r.token IS NULL;
             RETURN NEXT ROW(r.key, r.scope, r.principal, r.token, r.attempt, r.operation, r.method, r.path, r.request,
                 r.recovery_point, r.state, r.error, r.created_at, r.lease_until)::@extschema@.idem_due;

@@ -5,9 +5,7 @@ CREATE FUNCTION idempotency.check_size(what text, value text, allowed bigint) RE
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF octet_length(value) > allowed THEN
-        PERFORM idempotency.refuse(format('size of %s exceeds the limit', what),
-            format('It has %s bytes; %s are allowed.', octet_length(value), allowed),
-            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes.', '54000');
+        PERFORM idempotency.refuse('too_large', what, octet_length(value)::text, allowed::text);
     END IF;
 END $$;
 
@@ -77,8 +75,7 @@ CREATE FUNCTION idempotency.keep_if_half_way(r idempotency.record) RETURNS idemp
     LANGUAGE plpgsql AS $$
 BEGIN
     IF r.status = 'r' AND r.recovery_point IS NOT NULL AND NOT idempotency.is_derived(r) THEN
-        r.expires_at := 'infinity';
-        r.retained_until := 'infinity';
+        r.expires_at := 'infinity'; r.retained_until := 'infinity';
     END IF;
     RETURN r;
 END $$;
@@ -101,8 +98,7 @@ CREATE FUNCTION idempotency.keep_as_fresh(r idempotency.record, p idempotency.in
 BEGIN
     IF idempotency.is_derived(r) THEN RETURN idempotency.keep_for_window(r, r.finished_at); END IF;
     IF r.expires_at = 'infinity' THEN
-        r.expires_at := r.finished_at;
-        r.retained_until := r.finished_at;
+        r.expires_at := r.finished_at; r.retained_until := r.finished_at;
     END IF;
     r.expires_at := greatest(r.expires_at, idempotency.after(r.finished_at, p.ttl));
     r.retained_until := greatest(r.retained_until, idempotency.after(r.finished_at, greatest(p.retention, p.ttl)));
@@ -120,10 +116,7 @@ BEGIN
     IF kept <> '{}' THEN PERFORM idempotency.check_size('headers', kept::text, allowed); END IF;
     r.body_omitted := coalesce(octet_length(body), 0) > allowed;
     IF r.body_omitted AND p.on_large_body <> 'omit' AND NOT r.omit_large_body THEN
-        PERFORM idempotency.refuse('size of body exceeds the limit',
-            format('It has %s bytes; %s are allowed.', octet_length(body), allowed),
-            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, '
-            'or set on_large_body to "omit".', '54000');
+        PERFORM idempotency.refuse('body_too_large', octet_length(body)::text, allowed::text);
     END IF;
     r.status_code := status_code;
     r.headers := kept;
@@ -162,38 +155,11 @@ DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope 
                                     AND a.token = (r).token $$;
 
 -- Writes the end of an attempt.
-CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    IF p.keep_history THEN
-        PERFORM idempotency.keep_attempt(p, r, CASE r.status WHEN 'i' THEN 'retryable'
-                                                ELSE idempotency.status_word(r.status) END);
-    END IF;
-END $$;
+CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.keep_attempt(p, r, CASE (r).status WHEN 'i' THEN 'retryable' ELSE idempotency.status_word((r).status) END)
+ WHERE (p).keep_history $$;
 
 ---- whose claim it is ----
-
--- Refuses a call without a claim.
-CREATE FUNCTION idempotency.raise_no_claim() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('no claim on this key', 'There is no record of this scope, principal and key.',
-                          'Call idem_begin first, with the same scope and principal.', 'ID404') $$;
-
--- Refuses a write that another one has overtaken.
-CREATE FUNCTION idempotency.raise_overtaken() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('could not record the result because of a concurrent claim',
-    'Another transaction has written the record of this key.', 'Roll back and retry the transaction.', '40001') $$;
-
--- Refuses what only a lease is for.
-CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF status = 'u' THEN
-        PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
-            'Call idem_complete or idem_fail without retryable when the outcome is known, '
-            'or let an operator call idem_resolve.', '55000');
-    END IF;
-    PERFORM idempotency.refuse('the attempts of this key are used up',
-        'The lease of the claim has expired and cannot be renewed.', 'Call idem_complete, idem_fail or idem_unknown.', '55000');
-END $$;
 
 -- The claim that a caller speaks of: open in this transaction, ended already, or committed and proven by
 -- its token. Then it takes the lock, waiting for a transaction that is deciding about the key.
@@ -210,33 +176,25 @@ BEGIN
     open := idempotency.is_own_claim(r);
     ended := false;
     IF open AND token <> r.token THEN
-        PERFORM idempotency.raise_claim_lost();
+        PERFORM idempotency.refuse('claim_lost');
     ELSIF open THEN
         RETURN;
     ELSIF own AND r.open_claim = 'g' AND token IS NULL THEN
-        PERFORM idempotency.raise_no_claim();
+        PERFORM idempotency.refuse('no_claim');
     ELSIF own AND r.open_claim IN ('e', 'd') AND (token IS NULL OR token = r.token) THEN
         token := r.token;
     END IF;
-    IF token IS NOT NULL THEN
-        r := idempotency.locked_record(key, scope, principal);
-    END IF;
+    IF token IS NOT NULL THEN r := idempotency.locked_record(key, scope, principal); END IF;
     IF r.token IS NULL THEN
-        PERFORM idempotency.raise_no_claim();
+        PERFORM idempotency.refuse('no_claim');
     ELSIF token IS NULL THEN
-        PERFORM idempotency.refuse('a token is required', 'The claim was not begun in this transaction.',
-                                   'Pass the token that idem_begin returned.', '22004');
+        PERFORM idempotency.refuse('no_token');
     ELSIF token <> r.token THEN
-        PERFORM idempotency.raise_claim_lost();
+        PERFORM idempotency.refuse('claim_lost');
     END IF;
     PERFORM idempotency.check_readable(r);
     ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
 END $$;
-
--- Refuses an old token.
-CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('claim on this key is lost', 'The token does not match the record''s current claim.',
-    'Another session took the request over. Stop, and call idem_begin to get its result.', 'ID409') $$;
 
 -- Writes a changed record of a claim.
 CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
@@ -244,7 +202,7 @@ CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, o
 BEGIN
     n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
     n.before := CASE WHEN open AND NOT ends THEN old.before END;
-    IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.refuse('overtaken'); END IF;
 END $$;
 
 -- Ends a claim: as completed, failed for good or for now, or unknown.
@@ -264,11 +222,11 @@ BEGIN
     p := claim.p;
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' AND NOT of_operation THEN
-        PERFORM idempotency.raise_own_operation();
+        PERFORM idempotency.refuse('own_operation');
     ELSIF claim.ended OR (r.status = 'u' AND (how = 'unknown' OR uncertain)) THEN
         RETURN false;
     ELSIF r.status = 'u' AND how = 'retryable' THEN
-        PERFORM idempotency.raise_no_lease(r.status);
+        PERFORM idempotency.refuse('ended_unknown');
     END IF;
     -- The ttl of a silent claim that was stored as exhausted is forgotten.
     IF r.status = 'x' AND NOT idempotency.is_derived(r) THEN
@@ -309,11 +267,6 @@ BEGIN
     PERFORM idempotency.keep_ended_attempt(p, r);
     RETURN true;
 END $$;
-
--- Refuses to end what idem_execute ends.
-CREATE FUNCTION idempotency.raise_own_operation() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('the operation of this key is running',
-    'idem_execute ends its claim when the operation has returned.', 'Return the answer, or raise an error.', '55000') $$;
 
 -- Ends a claim in a plain case. The short way of idem_complete and of a final idem_fail, in one statement:
 -- for a claim of this transaction, where the policy is plain. False: the call goes the long way.
@@ -372,11 +325,9 @@ BEGIN
     PERFORM idempotency.check_identity(key, scope, principal);
     pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
     IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('invalid retry_after', 'A final failure is not run again.',
-                                   'Add retryable => true, or omit retry_after.');
+        PERFORM idempotency.refuse('final_retry_after');
     ELSIF uncertain AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('invalid uncertain', 'The outcome of a final failure is certain.',
-            'Add retryable => true, or call idem_unknown if the request must not be run again under any policy.');
+        PERFORM idempotency.refuse('final_uncertain');
     END IF;
     PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
     RETURN idempotency.end_claim('idem_fail()', key, scope, principal, token,
@@ -413,11 +364,11 @@ BEGIN
     claim := idempotency.find_claim('idem_release()', key COLLATE "C", scope, principal, token);
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' THEN
-        PERFORM idempotency.raise_own_operation();
+        PERFORM idempotency.refuse('own_operation');
     ELSIF claim.ended THEN
         RETURN false;
     ELSIF r.status <> 'i' THEN
-        PERFORM idempotency.raise_no_lease(r.status);
+        PERFORM idempotency.refuse(CASE r.status WHEN 'u' THEN 'ended_unknown' ELSE 'used_up' END);
     END IF;
     IF claim.open AND r.before IS NOT NULL THEN
         r := idempotency.unpacked((claim.r).before);
@@ -425,7 +376,7 @@ BEGIN
         IF r.status = 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
         r.open_claim := 'g';
         IF NOT idempotency.replace_record(r, claim.r, any_lease => true) THEN
-            PERFORM idempotency.raise_overtaken();
+            PERFORM idempotency.refuse('overtaken');
         END IF;
     ELSIF claim.open OR r.attempt = 1 THEN
         IF NOT claim.open THEN PERFORM idempotency.keep_attempt(claim.p, r, 'released'); END IF;
@@ -449,7 +400,7 @@ CREATE FUNCTION idempotency.remove_record(r idempotency.record) RETURNS void LAN
 BEGIN
     DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
                                        AND t.token = r.token AND t.status = r.status;
-    IF NOT FOUND THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF NOT FOUND THEN PERFORM idempotency.refuse('overtaken'); END IF;
     -- Also of a claim that this transaction began: its other work is not undone.
     UPDATE idempotency.removal m SET removed_in = pg_current_xact_id(),
            forgotten_in = CASE WHEN idempotency.is_own_claim(r) AND r.before IS NULL THEN m.forgotten_in
@@ -460,50 +411,40 @@ END $$;
 -- Refuses a claim without a lease.
 CREATE FUNCTION idempotency.require_lease(claim record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF claim.ended THEN
-        PERFORM idempotency.refuse('claim on this key has ended', 'Its result has been recorded.',
-                                   'There is no lease to extend.', 'ID409');
-    ELSIF (claim.r).status <> 'i' THEN
-        PERFORM idempotency.raise_no_lease((claim.r).status);
+    IF claim.ended OR (claim.r).status <> 'i' THEN
+        PERFORM idempotency.refuse(CASE WHEN claim.ended THEN 'claim_ended' WHEN (claim.r).status = 'u' THEN 'ended_unknown'
+                                        ELSE 'used_up' END);
     END IF;
 END $$;
 
--- Prolongs a lease: one that was given becomes the claim's own.
-CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, lease bigint) RETURNS timestamptz
+-- Prolongs a lease, and writes down a recovery point if there is one. A lease that was given becomes the claim's own.
+CREATE FUNCTION idempotency.prolong(function text, key text, scope text, principal text, token bigint, lease interval,
+                                    point text DEFAULT NULL, state jsonb DEFAULT NULL) RETURNS timestamptz
     LANGUAGE plpgsql AS $$
+DECLARE
+    span constant bigint := idempotency.checked_span(lease, 'lease');
+    claim constant record := idempotency.find_claim(function, key, scope, principal, token);
+    r idempotency.record := claim.r;
 BEGIN
-    r.lease_us := least(coalesce(lease, r.lease_us), (claim.p).max_lease);
+    PERFORM idempotency.require_lease(claim);
+    IF point IS NOT NULL THEN
+        PERFORM idempotency.check_size('state', state::text, greatest((claim.p).max_body_bytes, r.body_limit));
+        r.recovery_point := point; r.state := state;
+    END IF;
+    r.lease_us := least(coalesce(span, r.lease_us), (claim.p).max_lease);
     r.lease_until := idempotency.after(clock_timestamp(), r.lease_us);
     PERFORM idempotency.save(r, claim.r, claim.open, false);
     RETURN r.lease_until;
 END $$;
 
 --: idem_extend plpgsql definer
-DECLARE
-    span bigint;
-    claim record;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    span := idempotency.checked_span(lease, 'lease');
-    claim := idempotency.find_claim('idem_extend()', key COLLATE "C", scope, principal, token);
-    PERFORM idempotency.require_lease(claim);
-    RETURN idempotency.prolong(claim, claim.r, span);
+    RETURN idempotency.prolong('idem_extend()', key COLLATE "C", scope, principal, token, lease);
 END
 
 --: idem_checkpoint plpgsql definer
-DECLARE
-    span bigint;
-    claim record;
-    r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal),
-            idempotency.check_name(recovery_point, 'recovery_point');
-    span := idempotency.checked_span(lease, 'lease');
-    claim := idempotency.find_claim('idem_checkpoint()', key COLLATE "C", scope, principal, token);
-    PERFORM idempotency.require_lease(claim);
-    r := claim.r;
-    PERFORM idempotency.check_size('state', state::text, greatest((claim.p).max_body_bytes, r.body_limit));
-    r.recovery_point := recovery_point;
-    r.state := state;
-    RETURN idempotency.prolong(claim, r, span);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
+    RETURN idempotency.prolong('idem_checkpoint()', key COLLATE "C", scope, principal, token, lease, recovery_point, state);
 END

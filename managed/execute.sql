@@ -20,20 +20,16 @@ BEGIN
            p.proisstrict, idempotency.plain_name(n.nspname) || '.' || idempotency.plain_name(p.proname) || '(jsonb)' AS name
       INTO f FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = operation;
     IF NOT FOUND OR f.fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid operation', coalesce(f.fault, 'There is no such function.'),
-            'Use a function of one jsonb argument that returns jsonb or idem_response.', '42P13');
+        PERFORM idempotency.refuse('wrong_operation', coalesce(f.fault, 'There is no such function.'));
     ELSIF first_sent IS NULL AND NOT (f.proisstrict AND request IS NULL) THEN
         claim := idempotency.plain_answer(key COLLATE "C", scope, principal, request, method, path, fingerprint, f.name, ttl, NULL, wait,
                                           holder, false, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
-    IF f.proisstrict AND request IS NULL THEN
-        PERFORM idempotency.refuse('operation requires a request', 'The function is strict, so it is not called with null.',
-                                   'Pass a request, or drop STRICT from the function.', '22004');
-    END IF;
-    a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, request, method, path, NULL,
-        fingerprint, f.name, ttl, NULL, wait, first_sent, NULL, false, false, false, holder, snapshot));
+    IF f.proisstrict AND request IS NULL THEN PERFORM idempotency.refuse('no_request'); END IF;
+    a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, snapshot, ttl, wait, false, NULL, holder,
+        request, method, path, fingerprint, first_sent, f.name));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END $$;
 

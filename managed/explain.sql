@@ -106,13 +106,10 @@ DECLARE
     own boolean;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, request, method, path, NULL,
-        fingerprint, NULL, ttl, lease, wait, first_sent, NULL, false, false, false, NULL, NULL);
+    q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, NULL, ttl, wait, false, lease, NULL, request,
+        method, path, fingerprint, first_sent);
     q.without_request := true;
-    IF show_values THEN
-        PERFORM idempotency.refuse('values of requests are not shown without the module', NULL,
-            'Omit show_values, and compare the column request of idempotency.records.', '0A000');
-    END IF;
+    IF show_values THEN PERFORM idempotency.refuse('no_values'); END IF;
     p := idempotency.policy_for(scope COLLATE "C");
     q := idempotency.settle(q, p);
     lock := idempotency.lock_of(q.key, q.scope, q.principal);
@@ -134,14 +131,10 @@ BEGIN
             q.fingerprint := NULL;  -- taken to be the record's own
         END IF;
     END IF;
-    IF own THEN
-        reason := CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END;
-    ELSE
-        reason := idempotency.reason_for(r, q, p, at);
-        IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
-           AND other.virtualtransaction IS NOT NULL THEN
-            reason := 'held';
-        END IF;
+    reason := idempotency.reason_for(r, q, p, at);
+    IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
+       AND other.virtualtransaction IS NOT NULL THEN
+        reason := 'held';
     END IF;
     IF own THEN
         holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid())
@@ -169,22 +162,14 @@ BEGIN
         END IF;
     END IF;
     no_request := q.fingerprint IS NULL AND incomparable IS NULL;
-    notes := array_remove(ARRAY[
-        CASE WHEN standby THEN 'This is a standby: transactions of the primary that hold the key '
-            'and sessions of claims with hold cannot be seen here.' END,
-        CASE WHEN holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
-            'The record is the newest committed one; the transaction that holds the key may replace it.' END,
-        CASE WHEN no_request AND r.token IS NOT NULL THEN
-            'The call has no request and no fingerprint, so the request is assumed to be the record''s.' END,
-        CASE incomparable
-            WHEN 'digest' THEN 'One of the two fingerprints is a digest from the caller, '
-                'so they cannot be compared, and the request is assumed to be the record''s.'
-            WHEN 'method_and_path' THEN 'Only one of the two fingerprints has a method or path, '
-                'so they cannot be compared, and the request is assumed to be the record''s.' END,
-        CASE WHEN no_request AND p.fingerprint_required THEN
-            'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).' END,
-        CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
-            'idem_begin first waits, as long as the policy''s wait says.' END], NULL);
+    notes := ARRAY(SELECT m.message FROM unnest(ARRAY[
+        CASE WHEN standby THEN 'note_standby' END,
+        CASE WHEN holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN 'note_holder' END,
+        CASE WHEN no_request AND r.token IS NOT NULL THEN 'note_no_request' END,
+        'note_' || incomparable,
+        CASE WHEN no_request AND p.fingerprint_required THEN 'note_required' END,
+        CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN 'note_wait' END
+        ]) WITH ORDINALITY n (word, place) JOIN idempotency.messages() m USING (word) ORDER BY n.place);
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),

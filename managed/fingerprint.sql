@@ -55,6 +55,11 @@ CREATE FUNCTION idempotency.utf16_order(name text) RETURNS text LANGUAGE sql IMM
 SELECT CASE WHEN name ~ E'[\\ue000-\\uffff]'
             THEN regexp_replace(name, E'([\\ue000-\\uffff])', chr(1114111) || E'\\1', 'g') ELSE name END COLLATE "C" $$;
 
+-- A value of which all counts. Most are their own form. One expression, which is inlined.
+CREATE FUNCTION idempotency.whole_form(value jsonb, depth integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN jsonb_typeof(value) IN ('string', 'boolean', 'null') OR value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
+            THEN value::text ELSE idempotency.canonical(value, NULL, NULL, NULL, NULL, true, depth) END $$;
+
 -- The part of a value that counts; null: none. Names are in lower case; all: everything counts here.
 CREATE FUNCTION idempotency.canonical(value jsonb, exclude_names text[], exclude_paths text[],
                                       field_names text[], field_paths text[], counts boolean, depth integer DEFAULT 1)
@@ -67,22 +72,14 @@ BEGIN
         RETURN CASE WHEN NOT counts THEN NULL WHEN kind = 'number' THEN idempotency.spell_number((value #>> '{}')::numeric)
                     ELSE value::text END;
     ELSIF depth > 1000 THEN
-        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'request is nested too deeply',
-            DETAIL = 'A fingerprint reads at most 1000 levels.';
+        PERFORM idempotency.refuse('too_deep');
     END IF;
     -- Nothing is excluded: each member counts.
     IF kind = 'object' AND counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
-        SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
-          INTO form
-          FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
-                       CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
-                            THEN e.value::text
-                            ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END AS form
-                  FROM jsonb_each(value) e OFFSET 0) m;
-        RETURN '{' || coalesce(form, '') || '}';
+        RETURN '{' || coalesce((SELECT string_agg(to_json(e.key)::text || ':' || idempotency.whole_form(e.value, depth + 1), ','
+                                                  ORDER BY idempotency.utf16_order(e.key)) FROM jsonb_each(value) e), '') || '}';
     ELSIF kind = 'object' THEN
-        SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
-          INTO form
+        SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort) INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
                        idempotency.canonical(e.value, exclude_names, x.paths, field_names, c.paths,
                            counts OR coalesce(lower(e.key COLLATE "C") = ANY (field_names), false)
@@ -96,14 +93,10 @@ BEGIN
         RETURN CASE WHEN form IS NOT NULL OR counts THEN '{' || coalesce(form, '') || '}' END;
     END IF;
     IF counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
-        SELECT string_agg(CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
-                               THEN e.value::text
-                               ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END, ',' ORDER BY e.n)
-          INTO form FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n);
-        RETURN '[' || coalesce(form, '') || ']';
+        RETURN '[' || coalesce((SELECT string_agg(idempotency.whole_form(e.value, depth + 1), ',' ORDER BY e.n)
+                                  FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n)), '') || ']';
     END IF;
-    SELECT string_agg(m.form, ',' ORDER BY m.n)
-      INTO form
+    SELECT string_agg(m.form, ',' ORDER BY m.n) INTO form
       FROM (SELECT e.n, idempotency.canonical(e.value, exclude_names, x.paths, field_names, c.paths,
                        counts OR coalesce('' = ANY (c.paths), false), depth + 1) AS form
               FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n),
@@ -113,7 +106,6 @@ BEGIN
      WHERE m.form IS NOT NULL;
     RETURN CASE WHEN form IS NOT NULL OR counts THEN '[' || coalesce(form, '') || ']' END;
 END $$;
-
 
 -- SHA-256 over method, path and canonical request.
 CREATE FUNCTION idempotency.digest(method text, path text, canonical text) RETURNS bytea

@@ -7,9 +7,7 @@ SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY
 --: idem_key plpgsql definer
 BEGIN
     PERFORM idempotency.check_given('parts', parts IS NOT NULL), idempotency.check_list(parts, 'parts');
-    IF cardinality(parts) = 0 THEN
-        PERFORM idempotency.check_number(0, 'number of parts', 1, 1000);
-    END IF;
+    IF cardinality(parts) = 0 THEN PERFORM idempotency.check_number(0, 'number of parts', 1, 1000); END IF;
     RETURN idempotency.joined(parts);
 END
 
@@ -20,14 +18,10 @@ DECLARE
 BEGIN
     PERFORM idempotency.check_given('event_type', event_type IS NOT NULL),
             idempotency.check_given('resource_id', resource_id IS NOT NULL),
-            idempotency.check_given('updated_at', updated_at IS NOT NULL),
-            idempotency.check_moment(updated_at, 'updated_at');
+            idempotency.check_given('updated_at', updated_at IS NOT NULL), idempotency.check_moment(updated_at, 'updated_at');
     micros := ((updated_at AT TIME ZONE 'UTC')::date - '1970-01-01'::date) * 86400000000::numeric
               + extract(epoch FROM (updated_at AT TIME ZONE 'UTC')::time) * 1000000;
-    IF micros > 9223372036854775807 THEN
-        RAISE EXCEPTION USING ERRCODE = '22008', MESSAGE = 'updated_at out of range',
-            DETAIL = 'Its microseconds since 1970 do not fit into 64 bits.';
-    END IF;
+    IF micros > 9223372036854775807 THEN PERFORM idempotency.refuse('out_of_range'); END IF;
     id := idempotency.joined(ARRAY[event_type, resource_id, micros::bigint::text]);
     RETURN CASE WHEN idempotency.name_fault(id, false) IS NULL THEN id
                 ELSE encode(sha256(convert_to(id, getdatabaseencoding())), 'hex') END;
@@ -58,8 +52,8 @@ DECLARE
 BEGIN
     SELECT * INTO p FROM idempotency.problems() x WHERE x.word = of_word;
     IF NOT FOUND THEN
-        PERFORM idempotency.refuse(format('invalid outcome: "%s"', of_word), NULL,
-            format('Use one of %s.', (SELECT string_agg(x.word, ', ') FROM idempotency.problems() x)));
+        PERFORM idempotency.refuse('wrong_word', 'outcome', of_word,
+            (SELECT string_agg(x.word, ', ') FROM idempotency.problems() x));
     END IF;
     RETURN CASE WHEN p.status IS NOT NULL THEN
         jsonb_build_object('type', p.type, 'title', p.title, 'status', p.status, 'detail', p.detail)

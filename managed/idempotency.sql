@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'a8d0f4d31c2c6b29';
+    digest constant text := 'b857c73f42fda631';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1270,21 +1270,142 @@ CREATE TYPE @extschema@.idem_explanation AS (
 );
 --; other
 COMMENT ON TYPE @extschema@.idem_explanation IS 'result of idem_explain';
---; routine idempotency.refuse
+--; routine idempotency.messages
 -- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp).
 
+-- The texts of errors and notices, by the words of the file "messages".
+CREATE FUNCTION idempotency.messages(OUT word text, OUT code text, OUT message text, OUT detail text, OUT hint text)
+    RETURNS SETOF record LANGUAGE sql IMMUTABLE AS $$
+VALUES ('wrong_span', '22023', 'invalid %1$s', '%2$s', 'Use an interval %3$s %4$s %5$s.'),
+    ('is_null', '22004', '%1$s must not be null', NULL, '%2$s'),
+    ('too_long_together', '54000', 'key, scope and principal are too long together', 'They have %1$s bytes; 2600 are allowed.', 'Use shorter values, or characters of fewer bytes.'),
+    ('infinite', '22023', 'invalid %1$s', 'It is infinite.', 'Use a finite timestamp.'),
+    ('wrong_number', '22023', 'invalid %1$s: %2$s', NULL, 'Use a number from %3$s to %4$s.'),
+    ('too_many_elements', '54000', 'too many elements in %1$s', 'There are %2$s; 1000 are allowed.', NULL),
+    ('null_element', '22004', 'invalid %1$s', 'One of its elements is null.', 'Remove it, or use an empty string.'),
+    ('wrong_headers', '22023', 'invalid headers', '%1$s', 'Use an object from header names to strings or arrays of strings.'),
+    ('wrong_name', '22023', 'invalid %1$s', '%2$s', 'A %1$s has at most 255 characters and no control characters.'),
+    ('wrong_key', '22023', 'invalid %1$s', '%2$s', 'Send a key that the client made for this one request, such as a UUID.'),
+    ('wrong_reason', '22023', 'invalid reason', '%1$s', 'Write the reason in one line.'),
+    ('in_recovery', '25006', 'cannot execute %1$s during recovery', NULL, NULL),
+    ('read_only', '25006', 'cannot execute %1$s in a read-only transaction', NULL, NULL),
+    ('too_deep', '54000', 'request is nested too deeply', 'A fingerprint reads at most 1000 levels.', NULL),
+    ('wrong_setting', '22023', '%1$s is outside the valid range for parameter "%2$s"', NULL, 'Values are from %3$s to %4$s.'),
+    ('unusable_policy', '55000', 'the policy of this scope is not valid', 'idem_policy_set does not accept the value of its %1$s.', 'Change it with idem_policy_alter, or drop it with idem_policy_drop.'),
+    ('encryption', '0A000', 'encryption is not possible without the module', 'The policy of this scope has encrypt.', 'Use the module, or set the policy without encrypt.'),
+    ('sealed', '0A000', 'encryption is not possible without the module', 'The module has encrypted values of this key.', 'Use the module with the key "%1$s".'),
+    ('not_admitted', '42501', 'permission denied for this scope', 'Its policy admits only members of role "%1$s".', NULL),
+    ('role_missing', '42501', 'permission denied for this scope', 'Its policy admits only members of role "%1$s", which does not exist.', 'Create the role, or name another one with idem_policy_alter.'),
+    ('wrong_field', '22023', 'invalid field to %1$s', 'Entry %2$s cannot be read.', 'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, a name that has ".", "[", "]", "*" or outer blanks.'),
+    ('wrong_option', '22023', 'invalid %1$s', '%2$s', '%3$s'),
+    ('may_not_change', '42501', 'permission denied to change the policy of this scope', 'The policy in force admits only members of role "%1$s"%2$s.', 'Ask a member of that role, or the owner of table idempotency.policy.'),
+    ('weakens', '22004', 'reason is required', 'The change weakens %1$s.', 'Say why with reason, which idempotency.audit keeps, or name these options in the call.'),
+    ('policy_exists', '42710', 'there is already a policy with this scope_pattern', 'The call would %1$s.', 'Use idem_policy_alter, which changes only the options that it names, or replace => true.'),
+    ('no_policy', '42704', 'there is no policy with this scope_pattern', 'Policies are found by their exact pattern.', 'Create one with idem_policy_set.'),
+    ('no_option', '22023', 'invalid unset', '"%1$s" is not an option.', 'Use the names of this function''s arguments.'),
+    ('option_has_value', '22023', 'invalid unset', '"%1$s" also has a value.', 'Give an option a value, or unset it.'),
+    ('wrong_pattern', '22023', 'invalid scope_pattern', '%1$s', 'A pattern is a scope, or the beginning of scopes followed by "*".'),
+    ('wrong_role', '42704', 'invalid role OID: %1$s', NULL, NULL),
+    ('tables_anew', '42P01', 'the tables of idempotency were made anew during the call', NULL, 'Roll back and retry the transaction.'),
+    ('no_seed', '55000', 'the seed of the locks is missing', 'Table idempotency.seed has no row with 16 bytes.', 'Restore the row from a dump, or insert random bytes as the owner of the table.'),
+    ('not_transactional', '22023', '%1$s is not allowed for a transactional claim', 'The claim must end in its transaction: the call passes transactional, or the policy of this scope has transactional_only.', 'Omit %1$s, or use a scope for claims that outlast their transaction.'),
+    ('digest_in_scope', '22023', 'fingerprint cannot be given in this scope', 'The policy compares fields of requests or derives keys from them, and a digest has no fields.', 'Pass request, with method and path, and let the server compute the fingerprint.'),
+    ('not_derivable', '22004', 'key cannot be derived', 'The call, or the policy of this scope, derives a missing key from the request, and %1$s.', 'Pass key or request.'),
+    ('too_many_claims', '53400', 'too many open claims', 'The policy of this scope has max_open_claims, and the principal has that many claims with a lease.', 'Retry when one of them has ended, or its lease has.'),
+    ('record_dropped', '55000', 'the record of this key could not be written', 'A trigger or rule on idempotency.record dropped the row.', 'Drop the trigger or rule, or let it keep every row.'),
+    ('lock_timeout', '55P03', 'canceling statement due to lock timeout', 'The claim that it waited for is still leased.', NULL),
+    ('wrong_digest', '22023', 'invalid fingerprint', 'It has %1$s bytes; 1 to 64 are allowed.', 'Use idem_fingerprint(), or a digest of your own.'),
+    ('not_repeated', '55000', 'the record of this key is %1$s', 'No call executes it again.', 'An operator can decide with idem_resolve.'),
+    ('in_pause', '55P03', 'the last execution of this key failed and may not be repeated yet', 'The pause before its next attempt has not ended.', 'Retry later.'),
+    ('may_deadlock', '40P01', 'waiting for the lease of this key may be a deadlock', 'Another session waits for a lock of this transaction, and may be the holder of the lease.', 'Roll back and retry the transaction.'),
+    ('not_ended', '55P03', 'another execution of this key has not ended', 'The other execution may still succeed or fail.', 'Retry later, or allow a longer wait.'),
+    ('own_claim', '55000', 'this transaction already has an open claim on this key', NULL, 'End the claim with idem_complete, idem_fail or idem_release.'),
+    ('still_open', '55000', 'a transactional claim is still open at the end of its transaction', 'It was begun in scope "%1$s".', 'End the claim with idem_complete, idem_fail, idem_unknown or idem_release before COMMIT or PREPARE TRANSACTION.'),
+    ('operation_open', '55000', 'a claim of idem_execute is still open', 'The policy of its scope allows it no lease.', 'Call idem_execute, and let its operation set no constraints to immediate.'),
+    ('required', '22004', '%1$s is required', 'The policy of this scope requires it.', '%2$s'),
+    ('unseen', '40001', 'could not serialize access due to an earlier attempt with this key', 'The snapshot is older than that attempt''s end and may not see its effects.', 'Roll back and retry the transaction.'),
+    ('unseen_own', '40001', 'could not serialize access due to an earlier attempt with this key', 'This transaction has ended that attempt, and its snapshot may not see all its effects.', 'Roll back, end the attempt in a transaction of its own, and retry.'),
+    ('too_many_keys', '54000', 'too many elements in keys', 'There are %1$s; 1000 are allowed.', 'Split the keys over several calls.'),
+    ('too_large', '54000', 'size of %1$s exceeds the limit', 'It has %2$s bytes; %3$s are allowed.', 'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes.'),
+    ('body_too_large', '54000', 'size of body exceeds the limit', 'It has %1$s bytes; %2$s are allowed.', 'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, or set on_large_body to "omit".'),
+    ('no_claim', 'ID404', 'no claim on this key', 'There is no record of this scope, principal and key.', 'Call idem_begin first, with the same scope and principal.'),
+    ('overtaken', '40001', 'could not record the result because of a concurrent claim', 'Another transaction has written the record of this key.', 'Roll back and retry the transaction.'),
+    ('ended_unknown', '55000', 'the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.', 'Call idem_complete or idem_fail without retryable when the outcome is known, or let an operator call idem_resolve.'),
+    ('used_up', '55000', 'the attempts of this key are used up', 'The lease of the claim has expired and cannot be renewed.', 'Call idem_complete, idem_fail or idem_unknown.'),
+    ('no_token', '22004', 'a token is required', 'The claim was not begun in this transaction.', 'Pass the token that idem_begin returned.'),
+    ('claim_lost', 'ID409', 'claim on this key is lost', 'The token does not match the record''s current claim.', 'Another session took the request over. Stop, and call idem_begin to get its result.'),
+    ('own_operation', '55000', 'the operation of this key is running', 'idem_execute ends its claim when the operation has returned.', 'Return the answer, or raise an error.'),
+    ('final_retry_after', '22023', 'invalid retry_after', 'A final failure is not run again.', 'Add retryable => true, or omit retry_after.'),
+    ('final_uncertain', '22023', 'invalid uncertain', 'The outcome of a final failure is certain.', 'Add retryable => true, or call idem_unknown if the request must not be run again under any policy.'),
+    ('claim_ended', 'ID409', 'claim on this key has ended', 'Its result has been recorded.', 'There is no lease to extend.'),
+    ('wrong_operation', '42P13', 'invalid operation', '%1$s', 'Use a function of one jsonb argument that returns jsonb or idem_response.'),
+    ('no_request', '22004', 'operation requires a request', 'The function is strict, so it is not called with null.', 'Pass a request, or drop STRICT from the function.'),
+    ('decision_dropped', '55000', 'the decision could not be written to idempotency.audit', 'A trigger or rule on the table dropped the row.', 'Drop the trigger or rule, or let it keep every row.'),
+    ('error_of_complete', '22023', 'invalid error', 'A completed record has none.', 'Omit it.'),
+    ('unused', '22023', 'invalid %1$s', 'A record that will be executed again has no answer.', 'Omit it.'),
+    ('reopen_reason', '22004', 'reason is required', 'Clients of a reopened record already got the failure.', 'Say why it may be executed again.'),
+    ('policy_reason', '22023', 'reason is required', 'The policy of this scope requires it.', 'Pass reason: it is kept in idempotency.audit.'),
+    ('not_a_release', '22023', 'invalid even_if_running', 'Only a release can meet a holder that is still running.', 'Omit it.'),
+    ('executing', '55006', 'the key is being executed', 'Its holder is %1$s. The lease ends at %2$s.', 'Wait for the end of the lease. If the holder has certainly stopped, pass even_if_running => true.'),
+    ('not_failed', '55000', 'the record of this key is %1$s', 'Only a failed or exhausted record can be reopened.', 'Use action "release" for a record that is not final.'),
+    ('is_final', '55000', 'the record of this key is already %1$s', 'Clients may have this result already, so it cannot be changed.', 'Use action "reopen" to execute a failed record again, or idem_forget to remove the record.'),
+    ('leased', '55006', 'the key is being executed', 'The lease of its claim has not expired.', 'Wait for it, or end it with idem_resolve.'),
+    ('nothing_selected', '22023', 'no records are selected', 'All of scope, principal, status, older_than and holder are null.', 'For every record that fits the action, pass scope => ''*''.'),
+    ('one_closed', '00000', 'idem_resolve_all(): 1 record is unchanged because its scope is closed to the current user', 'Their policies are not valid, or admit only members of roles that do not exist or that the current user is not a member of.', 'Call it again as a member of the roles in closed_scopes, or when the policies are valid again.'),
+    ('some_closed', '00000', 'idem_resolve_all(): %1$s records are unchanged because their scopes are closed to the current user', 'Their policies are not valid, or admit only members of roles that do not exist or that the current user is not a member of.', 'Call it again as a member of the roles in closed_scopes, or when the policies are valid again.'),
+    ('one_undecided', '00000', 'idem_resolve_all(): 1 record is left because it could not be decided', 'Without their encryption keys: %2$s. For which the answer is too large: %3$s.', 'Call it again when the keys are there, and with an answer that the policies of undecided_scopes allow.'),
+    ('some_undecided', '00000', 'idem_resolve_all(): %1$s records are left because they could not be decided', 'Without their encryption keys: %2$s. For which the answer is too large: %3$s.', 'Call it again when the keys are there, and with an answer that the policies of undecided_scopes allow.'),
+    ('one_open', '00000', 'idem_forget_principal(): 1 transaction is open that may write such records', 'The call has waited for 10 seconds.', 'Call it again when the transactions that are open now have ended.'),
+    ('some_open', '00000', 'idem_forget_principal(): %1$s transactions are open that may write such records', 'The call has waited for 10 seconds.', 'Call it again when the transactions that are open now have ended.'),
+    ('not_erased', '01000', 'idem_forget_principal(): the principal is not completely erased', '%1$s records are being executed. %2$s records and %3$s attempts are in scopes that are closed to the current user, or closed because their policy is not valid.', 'Call it again when the executions have ended, as a member of the roles in closed_scopes, or when the policies are valid again.'),
+    ('wrong_link', '22023', 'invalid link', 'It is not a number, a colon and 64 hexadecimal digits.', 'Pass what follows "audit=" in a line of the server log.'),
+    ('no_values', '0A000', 'values of requests are not shown without the module', NULL, 'Omit show_values, and compare the column request of idempotency.records.'),
+    ('note_standby', '00000', 'This is a standby: transactions of the primary that hold the key and sessions of claims with hold cannot be seen here.', NULL, NULL),
+    ('note_holder', '00000', 'The record is the newest committed one; the transaction that holds the key may replace it.', NULL, NULL),
+    ('note_no_request', '00000', 'The call has no request and no fingerprint, so the request is assumed to be the record''s.', NULL, NULL),
+    ('note_digest', '00000', 'One of the two fingerprints is a digest from the caller, so they cannot be compared, and the request is assumed to be the record''s.', NULL, NULL),
+    ('note_method_and_path', '00000', 'Only one of the two fingerprints has a method or path, so they cannot be compared, and the request is assumed to be the record''s.', NULL, NULL),
+    ('note_required', '00000', 'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).', NULL, NULL),
+    ('note_wait', '00000', 'idem_begin first waits, as long as the policy''s wait says.', NULL, NULL),
+    ('wrong_word', '22023', 'invalid %1$s: "%2$s"', NULL, 'Use one of %3$s.'),
+    ('out_of_range', '22008', 'updated_at out of range', 'Its microseconds since 1970 do not fit into 64 bits.', NULL) $$;
+COMMENT ON FUNCTION idempotency.messages IS 'the texts of errors and notices, by the words of the file "messages"';
+--; routine idempotency.message
+-- A message with its arguments in it.
+CREATE FUNCTION idempotency.message(of_word text, args text[], OUT code text, OUT message text, OUT detail text, OUT hint text)
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT m.code, format(m.message, VARIADIC args), format(m.detail, VARIADIC args), format(m.hint, VARIADIC args)
+  FROM idempotency.messages() m WHERE m.word = of_word $$;
+COMMENT ON FUNCTION idempotency.message IS 'a message with its arguments in it';
+--; routine idempotency.refuse
 -- Raises an error.
-CREATE FUNCTION idempotency.refuse(what text, detail text, hint text, code text DEFAULT '22023') RETURNS void
-    LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.refuse(word text, VARIADIC args text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    m record := idempotency.message(word, args);
 BEGIN
-    IF detail IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, HINT = hint;
-    ELSIF hint IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail;
+    IF coalesce(m.detail, m.hint) IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = m.code, MESSAGE = m.message;
+    ELSIF m.detail IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = m.code, MESSAGE = m.message, HINT = m.hint;
+    ELSIF m.hint IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = m.code, MESSAGE = m.message, DETAIL = m.detail;
     END IF;
-    RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail, HINT = hint;
+    RAISE EXCEPTION USING ERRCODE = m.code, MESSAGE = m.message, DETAIL = m.detail, HINT = m.hint;
 END $$;
 COMMENT ON FUNCTION idempotency.refuse IS 'raises an error';
+--; routine idempotency.tell
+-- Tells a notice, or a warning, as its SQLSTATE says.
+CREATE FUNCTION idempotency.tell(word text, VARIADIC args text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    m record := idempotency.message(word, args);
+BEGIN
+    IF m.code = '01000' THEN
+        RAISE WARNING USING MESSAGE = m.message, DETAIL = m.detail, HINT = m.hint;
+    ELSE
+        RAISE NOTICE USING MESSAGE = m.message, DETAIL = m.detail, HINT = m.hint;
+    END IF;
+END $$;
+COMMENT ON FUNCTION idempotency.tell IS 'tells a notice, or a warning, as its SQLSTATE says';
 --; routine idempotency.micros
 -- Microseconds; a month has 30 days, and a day 24 hours.
 CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
@@ -1327,9 +1448,9 @@ BEGIN
                   WHEN us = 0 AND NOT zero_allowed THEN 'It is zero.'
                   WHEN us > longest_days * 86400000000 THEN 'It is too long.' END;
     IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || what, fault, format('Use an interval %s %s %s.',
-            CASE WHEN zero_allowed THEN 'from zero to' ELSE 'greater than zero and at most' END, longest_days,
-            CASE longest_days WHEN 1 THEN 'day' ELSE 'days' END));
+        PERFORM idempotency.refuse('wrong_span', what, fault,
+            CASE WHEN zero_allowed THEN 'from zero to' ELSE 'greater than zero and at most' END, longest_days::text,
+            CASE longest_days WHEN 1 THEN 'day' ELSE 'days' END);
     END IF;
     RETURN us;
 END $$;
@@ -1338,19 +1459,22 @@ COMMENT ON FUNCTION idempotency.checked_span IS 'microseconds of an argument';
 -- Refuses null where a value is needed.
 CREATE FUNCTION idempotency.check_given(what text, given boolean) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF NOT given THEN
-        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
+    IF NOT given THEN PERFORM idempotency.refuse('is_null', what, 'Pass a value.'); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_given IS 'refuses null where a value is needed';
+--; routine idempotency.text_fault
+-- Why a text is too long, or more than a line; null: it is not.
+CREATE FUNCTION idempotency.text_fault(given text, most integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN length(given) > most THEN format('It has %s characters; %s are allowed.', length(given), most)
+            WHEN given ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.' END $$;
+COMMENT ON FUNCTION idempotency.text_fault IS 'why a text is too long, or more than a line; null: it is not';
 --; routine idempotency.name_fault
 -- The fault of a name; null: none.
 CREATE FUNCTION idempotency.name_fault(name text, may_be_empty boolean) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name = '' THEN CASE WHEN NOT may_be_empty THEN 'It is empty.' END
-            WHEN length(name) > 255 THEN format('It has %s characters; 255 are allowed.', length(name))
-            WHEN name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
-            WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END $$;
+            ELSE coalesce(idempotency.text_fault(name, 255),
+                          CASE WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END) END $$;
 COMMENT ON FUNCTION idempotency.name_fault IS 'the fault of a name; null: none';
 --; routine idempotency.check_name
 -- An argument that names something.
@@ -1360,12 +1484,10 @@ DECLARE
     fault text := idempotency.name_fault(name, may_be_empty);
 BEGIN
     IF name IS NULL THEN
-        PERFORM idempotency.refuse(what || ' must not be null', NULL,
-            CASE WHEN may_be_empty THEN 'Omit the argument to get its default.' ELSE 'Pass a value.' END, '22004');
+        PERFORM idempotency.refuse('is_null', what,
+            CASE WHEN may_be_empty THEN 'Omit the argument to get its default.' ELSE 'Pass a value.' END);
     ELSIF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || what, fault, CASE what
-            WHEN 'key' THEN 'Send a key that the client made for this one request, such as a UUID.'
-            ELSE format('A %s has at most 255 characters and no control characters.', what) END);
+        PERFORM idempotency.refuse(CASE what WHEN 'key' THEN 'wrong_key' ELSE 'wrong_name' END, what, fault);
     END IF;
     RETURN name;
 END $$;
@@ -1383,31 +1505,21 @@ CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text,
     RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF idempotency.is_plain_identity(key, scope, principal) THEN RETURN; END IF;
-    IF key IS NULL AND NOT key_may_be_null THEN
-        PERFORM idempotency.check_name(key, 'key');
-    END IF;
-    PERFORM idempotency.check_name(scope, 'scope', true);
-    PERFORM idempotency.check_name(principal, 'principal', true);
-    IF key IS NOT NULL THEN
-        PERFORM idempotency.check_name(key, 'key');
-    END IF;
+    IF key IS NULL AND NOT key_may_be_null THEN PERFORM idempotency.check_name(key, 'key'); END IF;
+    PERFORM idempotency.check_name(scope, 'scope', true), idempotency.check_name(principal, 'principal', true);
+    IF key IS NOT NULL THEN PERFORM idempotency.check_name(key, 'key'); END IF;
     IF octet_length(concat(key, scope, principal)) > 2600 THEN
-        PERFORM idempotency.refuse('key, scope and principal are too long together',
-            format('They have %s bytes; 2600 are allowed.', octet_length(concat(key, scope, principal))),
-            'Use shorter values, or characters of fewer bytes.', '54000');
+        PERFORM idempotency.refuse('too_long_together', octet_length(concat(key, scope, principal))::text);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
 --; routine idempotency.check_reason
 -- The reason of a decision.
 CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+    fault constant text := idempotency.text_fault(reason, 1000);
 BEGIN
-    IF length(reason) > 1000 THEN
-        PERFORM idempotency.refuse('invalid reason',
-            format('It has %s characters; 1000 are allowed.', length(reason)), 'Write the reason in one line.');
-    ELSIF reason ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
-        PERFORM idempotency.refuse('invalid reason', 'It contains a control character.', 'Write the reason in one line.');
-    END IF;
+    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_reason', fault); END IF;
     RETURN reason;
 END $$;
 COMMENT ON FUNCTION idempotency.check_reason IS 'the reason of a decision';
@@ -1416,9 +1528,7 @@ COMMENT ON FUNCTION idempotency.check_reason IS 'the reason of a decision';
 CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    IF NOT isfinite(moment) THEN
-        PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a finite timestamp.');
-    END IF;
+    IF NOT isfinite(moment) THEN PERFORM idempotency.refuse('infinite', what); END IF;
     RETURN moment;
 END $$;
 COMMENT ON FUNCTION idempotency.check_moment IS 'a finite moment';
@@ -1428,8 +1538,7 @@ CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF number < lowest OR number > highest THEN
-        PERFORM idempotency.refuse(format('invalid %s: %s', what, number), NULL,
-                                   format('Use a number from %s to %s.', lowest, highest));
+        PERFORM idempotency.refuse('wrong_number', what, number::text, lowest::text, highest::text);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_number IS 'refuses a number out of range';
@@ -1438,11 +1547,9 @@ COMMENT ON FUNCTION idempotency.check_number IS 'refuses a number out of range';
 CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF cardinality(list) > 1000 THEN
-        PERFORM idempotency.refuse('too many elements in ' || what,
-            format('There are %s; 1000 are allowed.', cardinality(list)), NULL, '54000');
+        PERFORM idempotency.refuse('too_many_elements', what, cardinality(list)::text);
     ELSIF array_position(list, NULL) IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || what, 'One of its elements is null.',
-                                   'Remove it, or use an empty string.', '22004');
+        PERFORM idempotency.refuse('null_element', what);
     END IF;
     RETURN list;
 END $$;
@@ -1452,9 +1559,7 @@ COMMENT ON FUNCTION idempotency.check_list IS 'a list without nulls';
 CREATE FUNCTION idempotency.check_writable(function text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
-        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format(
-            CASE WHEN pg_is_in_recovery() THEN 'cannot execute %s during recovery'
-                 ELSE 'cannot execute %s in a read-only transaction' END, function);
+        PERFORM idempotency.refuse(CASE WHEN pg_is_in_recovery() THEN 'in_recovery' ELSE 'read_only' END, function);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_writable IS 'refuses a transaction that cannot write';
@@ -1468,32 +1573,22 @@ COMMENT ON FUNCTION idempotency.caller IS 'the user whose call it is: a function
 CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
-    hint constant text := 'Use an object from header names to strings or arrays of strings.';
     fault text;
 BEGIN
     IF headers IS NULL OR headers = 'null' THEN RETURN NULL; END IF;
-    IF jsonb_typeof(headers) <> 'object' THEN
-        PERFORM idempotency.refuse('invalid headers', 'It is not a JSON object.', hint);
-    END IF;
-    SELECT CASE WHEN h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$'
-                    THEN 'A header''s name is empty or has characters that HTTP does not allow.'
-                WHEN jsonb_typeof(v.value) <> 'string'
-                    THEN 'A header''s value is not a string or an array of strings.'
-                WHEN v.value #>> '{}' ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
-                    THEN 'A header''s value contains a control character.' END
-      INTO fault
-      FROM jsonb_each(headers) h
-      LEFT JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(h.value) WHEN 'array' THEN h.value
-                                             ELSE jsonb_build_array(h.value) END) v ON true
-     ORDER BY 1 LIMIT 1;
-    IF fault IS NULL THEN
-        SELECT 'A header is given twice, in different letter case.' INTO fault
-          FROM jsonb_object_keys(headers) k
-         GROUP BY lower(k COLLATE "C") HAVING count(*) > 1 LIMIT 1;
-    END IF;
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid headers', fault, hint);
-    END IF;
+    fault := CASE WHEN jsonb_typeof(headers) <> 'object' THEN 'It is not a JSON object.' ELSE coalesce(
+        (SELECT CASE WHEN h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$'
+                         THEN 'A header''s name is empty or has characters that HTTP does not allow.'
+                     WHEN jsonb_typeof(v.value) <> 'string' THEN 'A header''s value is not a string or an array of strings.'
+                     WHEN v.value #>> '{}' ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
+                         THEN 'A header''s value contains a control character.' END
+           FROM jsonb_each(headers) h
+           LEFT JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(h.value) WHEN 'array' THEN h.value
+                                                  ELSE jsonb_build_array(h.value) END) v ON true
+          ORDER BY 1 LIMIT 1),
+        (SELECT 'A header is given twice, in different letter case.' FROM jsonb_object_keys(headers) k
+          GROUP BY lower(k COLLATE "C") HAVING count(*) > 1 LIMIT 1)) END;
+    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_headers', fault); END IF;
     RETURN headers;
 END $$;
 COMMENT ON FUNCTION idempotency.checked_headers IS 'the headers of a response (RFC 9110), without those that are never kept';
@@ -1566,6 +1661,12 @@ CREATE FUNCTION idempotency.utf16_order(name text) RETURNS text LANGUAGE sql IMM
 SELECT CASE WHEN name ~ E'[\\ue000-\\uffff]'
             THEN regexp_replace(name, E'([\\ue000-\\uffff])', chr(1114111) || E'\\1', 'g') ELSE name END COLLATE "C" $$;
 COMMENT ON FUNCTION idempotency.utf16_order IS 'a text that sorts as UTF-16';
+--; routine idempotency.whole_form
+-- A value of which all counts. Most are their own form. One expression, which is inlined.
+CREATE FUNCTION idempotency.whole_form(value jsonb, depth integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN jsonb_typeof(value) IN ('string', 'boolean', 'null') OR value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
+            THEN value::text ELSE idempotency.canonical(value, NULL, NULL, NULL, NULL, true, depth) END $$;
+COMMENT ON FUNCTION idempotency.whole_form IS 'a value of which all counts';
 --; routine idempotency.canonical
 -- The part of a value that counts; null: none. Names are in lower case; all: everything counts here.
 CREATE FUNCTION idempotency.canonical(value jsonb, exclude_names text[], exclude_paths text[],
@@ -1579,22 +1680,14 @@ BEGIN
         RETURN CASE WHEN NOT counts THEN NULL WHEN kind = 'number' THEN idempotency.spell_number((value #>> '{}')::numeric)
                     ELSE value::text END;
     ELSIF depth > 1000 THEN
-        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'request is nested too deeply',
-            DETAIL = 'A fingerprint reads at most 1000 levels.';
+        PERFORM idempotency.refuse('too_deep');
     END IF;
     -- Nothing is excluded: each member counts.
     IF kind = 'object' AND counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
-        SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
-          INTO form
-          FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
-                       CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
-                            THEN e.value::text
-                            ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END AS form
-                  FROM jsonb_each(value) e OFFSET 0) m;
-        RETURN '{' || coalesce(form, '') || '}';
+        RETURN '{' || coalesce((SELECT string_agg(to_json(e.key)::text || ':' || idempotency.whole_form(e.value, depth + 1), ','
+                                                  ORDER BY idempotency.utf16_order(e.key)) FROM jsonb_each(value) e), '') || '}';
     ELSIF kind = 'object' THEN
-        SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort)
-          INTO form
+        SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort) INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
                        idempotency.canonical(e.value, exclude_names, x.paths, field_names, c.paths,
                            counts OR coalesce(lower(e.key COLLATE "C") = ANY (field_names), false)
@@ -1608,14 +1701,10 @@ BEGIN
         RETURN CASE WHEN form IS NOT NULL OR counts THEN '{' || coalesce(form, '') || '}' END;
     END IF;
     IF counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
-        SELECT string_agg(CASE WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ E'^(-?[0-9]{1,15}|{}|\\[])$'
-                               THEN e.value::text
-                               ELSE idempotency.canonical(e.value, NULL, NULL, NULL, NULL, true, depth + 1) END, ',' ORDER BY e.n)
-          INTO form FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n);
-        RETURN '[' || coalesce(form, '') || ']';
+        RETURN '[' || coalesce((SELECT string_agg(idempotency.whole_form(e.value, depth + 1), ',' ORDER BY e.n)
+                                  FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n)), '') || ']';
     END IF;
-    SELECT string_agg(m.form, ',' ORDER BY m.n)
-      INTO form
+    SELECT string_agg(m.form, ',' ORDER BY m.n) INTO form
       FROM (SELECT e.n, idempotency.canonical(e.value, exclude_names, x.paths, field_names, c.paths,
                        counts OR coalesce('' = ANY (c.paths), false), depth + 1) AS form
               FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n),
@@ -1686,8 +1775,7 @@ BEGIN
     value := CASE WHEN given ~ '^[0-9]+$' THEN given::numeric * unit WHEN unit = 1 THEN pg_size_bytes(given)
                   ELSE idempotency.micros(given::interval) END;
     IF value NOT BETWEEN least AND most THEN
-        PERFORM idempotency.refuse(format('%s is outside the valid range for parameter "%s"', given, name), NULL,
-            format('Values are from %s to %s.', least / unit, most / unit));
+        PERFORM idempotency.refuse('wrong_setting', given, name, (least / unit)::text, (most / unit)::text);
     END IF;
     RETURN value;
 END $$;
@@ -1724,11 +1812,7 @@ CREATE FUNCTION idempotency.check_usable(p idempotency.policy) RETURNS void LANG
 DECLARE
     fault constant text := idempotency.unusable_column(p);
 BEGIN
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('the policy of this scope is not valid',
-            format('idem_policy_set does not accept the value of its %s.', fault),
-            'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
-    END IF;
+    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('unusable_policy', fault); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_usable IS 'refuses a policy with a value that idem_policy_set would not accept';
 --; routine idempotency.ttl_of
@@ -1842,12 +1926,6 @@ BEGIN
     RETURN coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false);
 END $$;
 COMMENT ON FUNCTION idempotency.is_member IS 'whether the caller has the rights of a role';
---; routine idempotency.refuse_encryption
--- Refuses a scope with encrypt.
-CREATE FUNCTION idempotency.refuse_encryption() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('encryption is not possible without the module',
-    'The policy of this scope has encrypt.', 'Use the module, or set the policy without encrypt.', '0A000') $$;
-COMMENT ON FUNCTION idempotency.refuse_encryption IS 'refuses a scope with encrypt';
 --; routine idempotency.policy_for
 -- An error if the scope is closed to the caller, or its policy is not valid.
 CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force LANGUAGE plpgsql AS $$
@@ -1861,17 +1939,10 @@ BEGIN
         PERFORM idempotency.check_usable(p);
     END IF;
     IF p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN
-        IF EXISTS (SELECT FROM pg_roles WHERE rolname = p.allowed_role) THEN
-            PERFORM idempotency.refuse('permission denied for this scope',
-                format('Its policy admits only members of role "%s".', p.allowed_role), NULL, '42501');
-        END IF;
-        PERFORM idempotency.refuse('permission denied for this scope',
-            format('Its policy admits only members of role "%s", which does not exist.', p.allowed_role),
-            'Create the role, or name another one with idem_policy_alter.', '42501');
+        PERFORM idempotency.refuse(CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = p.allowed_role)
+                                        THEN 'not_admitted' ELSE 'role_missing' END, p.allowed_role);
     END IF;
-    IF p.encrypt THEN
-        PERFORM idempotency.refuse_encryption();
-    END IF;
+    IF p.encrypt THEN PERFORM idempotency.refuse('encryption'); END IF;
     RETURN idempotency.values_of(p);
 END $$;
 COMMENT ON FUNCTION idempotency.policy_for IS 'an error if the scope is closed to the caller, or its policy is not valid';
@@ -2000,9 +2071,7 @@ CREATE FUNCTION idempotency.name_of_role(role regrole) RETURNS name LANGUAGE plp
 DECLARE
     name name := (SELECT r.rolname FROM pg_roles r WHERE r.oid = role);
 BEGIN
-    IF name IS NULL AND role IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = format('invalid role OID: %s', role::oid);
-    END IF;
+    IF name IS NULL AND role IS NOT NULL THEN PERFORM idempotency.refuse('wrong_role', role::oid::text); END IF;
     RETURN name;
 END $$;
 COMMENT ON FUNCTION idempotency.name_of_role IS 'the name of a role';
@@ -2016,11 +2085,7 @@ BEGIN
     PERFORM idempotency.check_list(fields, what);
     SELECT n INTO wrong FROM unnest(fields) WITH ORDINALITY f (field, n)
      WHERE NOT idempotency.is_field(field) ORDER BY n LIMIT 1;
-    IF wrong IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid field to ' || purpose, format('Entry %s cannot be read.', wrong),
-            'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, '
-            'a name that has ".", "[", "]", "*" or outer blanks.');
-    END IF;
+    IF wrong IS NOT NULL THEN PERFORM idempotency.refuse('wrong_field', purpose, wrong::text); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_fields IS 'refuses entries that are no fields of a request';
 --; routine idempotency.check_word
@@ -2029,7 +2094,7 @@ CREATE FUNCTION idempotency.check_word(word text, what text, words text) RETURNS
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF word <> ALL (string_to_array(words, ', ')) THEN
-        PERFORM idempotency.refuse(format('invalid %s: "%s"', what, word), NULL, format('Use one of %s.', words));
+        PERFORM idempotency.refuse('wrong_word', what, word, words);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_word IS 'refuses an unknown word';
@@ -2037,15 +2102,10 @@ COMMENT ON FUNCTION idempotency.check_word IS 'refuses an unknown word';
 -- Refuses what is no pattern of scopes.
 CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    fault constant text := CASE
-        WHEN length(pattern) > 255 THEN format('It has %s characters; 255 are allowed.', length(pattern))
-        WHEN pattern ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
-        WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END;
+    fault constant text := coalesce(idempotency.text_fault(pattern, 255),
+        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END);
 BEGIN
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid scope_pattern', fault,
-            'A pattern is a scope, or the beginning of scopes followed by "*".');
-    END IF;
+    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_pattern', fault); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_pattern IS 'refuses what is no pattern of scopes';
 --; routine idempotency.check_order_of_spans
@@ -2064,9 +2124,7 @@ BEGIN
            WHEN 'either' THEN (given ->> shorter)::bigint > (given ->> longer)::bigint
            WHEN 'longer' THEN given ? longer AND (in_force ->> shorter)::bigint > (in_force ->> longer)::bigint
            ELSE (in_force ->> shorter)::bigint > (in_force ->> longer)::bigint END LIMIT 1;
-    IF FOUND THEN
-        PERFORM idempotency.refuse('invalid ' || pair.blamed, pair.detail, pair.hint);
-    END IF;
+    IF FOUND THEN PERFORM idempotency.refuse('wrong_option', pair.blamed, pair.detail, pair.hint); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_order_of_spans IS 'refuses two spans that are in the wrong order, as a policy gives them or by its defaults';
 --; routine idempotency.check_policy
@@ -2091,11 +2149,9 @@ BEGIN
             idempotency.check_fields(p.exclude_fields, 'exclude_fields', 'exclude'),
             idempotency.check_list(p.drop_headers, 'drop_headers'),
             idempotency.check_list(p.final_errors, 'final_errors');
-    PERFORM idempotency.refuse('invalid ' || x.option, x.detail, x.hint) FROM idempotency.policy_options() x
+    PERFORM idempotency.refuse('wrong_option', x.option, x.detail, x.hint) FROM idempotency.policy_options() x
       WHERE x.option = idempotency.unusable_column(p);
-    IF p.encrypt THEN
-        PERFORM idempotency.refuse_encryption();
-    END IF;
+    IF p.encrypt THEN PERFORM idempotency.refuse('encryption'); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_policy IS 'refuses what is no policy';
 --; routine idempotency.check_may_change
@@ -2107,10 +2163,8 @@ BEGIN
     IF role IS NOT NULL AND NOT idempotency.is_member(role)
        AND NOT pg_has_role(idempotency.caller(), (SELECT c.relowner FROM pg_class c
                                                    WHERE c.oid = 'idempotency.policy'::regclass), 'USAGE') THEN
-        PERFORM idempotency.refuse('permission denied to change the policy of this scope',
-            format('The policy in force admits only members of role "%s"%s.', role,
-                   CASE WHEN to_regrole(quote_ident(role)) IS NULL THEN ', which does not exist' END),
-            'Ask a member of that role, or the owner of table idempotency.policy.', '42501');
+        PERFORM idempotency.refuse('may_not_change', role,
+            CASE WHEN to_regrole(quote_ident(role)) IS NULL THEN ', which does not exist' END);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_may_change IS 'refuses a change that loosens what binds the caller (src/config/policy_guard.cpp)';
@@ -2186,8 +2240,7 @@ BEGIN
             USING DETAIL = format('Policy "%s" had the stronger value.', old.scope_pattern);
     END LOOP;
     IF told <> '' AND coalesce(trim(reason), '') = '' THEN
-        PERFORM idempotency.refuse('reason is required', format('The change weakens %s.', substr(told, 3)),
-            'Say why with reason, which idempotency.audit keeps, or name these options in the call.', '22004');
+        PERFORM idempotency.refuse('weakens', substr(told, 3));
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_weakening IS 'warns of what a change weakens, and refuses it without a reason';
@@ -2220,10 +2273,8 @@ BEGIN
     IF old = next THEN
         RETURN;
     ELSIF old IS NOT NULL AND may_replace IS NOT TRUE THEN
-        PERFORM idempotency.refuse('there is already a policy with this scope_pattern',
-            format('The call would %s.', concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true),
-                                                   'change ' || idempotency.differing(old, next, false))),
-            'Use idem_policy_alter, which changes only the options that it names, or replace => true.', '42710');
+        PERFORM idempotency.refuse('policy_exists',
+            concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true), 'change ' || idempotency.differing(old, next, false)));
     END IF;
     PERFORM idempotency.check_weakening(p.scope_pattern, p, reason);
     v := idempotency.values_of(p);
@@ -2395,19 +2446,16 @@ COMMENT ON FUNCTION idempotency.session_gone IS 'whether the session of a claim 
 -- The record of a key; null: none.
 CREATE FUNCTION idempotency.record_of(key text, scope text, principal text) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
-DECLARE
-    r idempotency.record;
 BEGIN
-    SELECT * INTO r FROM idempotency.record t
-     WHERE t.key = record_of.key AND t.scope = record_of.scope AND t.principal = record_of.principal;
-    RETURN r;
+    RETURN (SELECT t FROM idempotency.record t
+             WHERE t.key = record_of.key AND t.scope = record_of.scope AND t.principal = record_of.principal);
 END $$;
 COMMENT ON FUNCTION idempotency.record_of IS 'the record of a key; null: none';
 --; routine idempotency.check_readable
 -- Refuses a record that the module has encrypted.
 CREATE FUNCTION idempotency.check_readable(r idempotency.record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse_encryption(); END IF;
+    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse('sealed', r.sealed_by); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_readable IS 'refuses a record that the module has encrypted';
 --; routine idempotency.is_own_claim
@@ -2435,12 +2483,9 @@ DECLARE
 BEGIN
     IF secret IS NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = 'idempotency.seed'::regclass) THEN
         -- The table has a row, which this snapshot is too old for.
-        PERFORM idempotency.refuse('the tables of idempotency were made anew during the call', NULL,
-            'Roll back and retry the transaction.', '42P01');
+        PERFORM idempotency.refuse('tables_anew');
     ELSIF secret IS NULL THEN
-        PERFORM idempotency.refuse('the seed of the locks is missing',
-            'Table idempotency.seed has no row with 16 bytes.',
-            'Restore the row from a dump, or insert random bytes as the owner of the table.', '55000');
+        PERFORM idempotency.refuse('no_seed');
     END IF;
     RETURN idempotency.lock_number(secret, key, scope, principal);
 END $$;
@@ -2452,11 +2497,6 @@ CREATE FUNCTION idempotency.lock_number(secret bytea, key text, scope text, prin
 SELECT ('x' || left(encode(sha256(secret || convert_to(
     length(key) || ':' || key || length(scope) || ':' || scope || principal, 'UTF8')), 'hex'), 8))::bit(32)::integer $$;
 COMMENT ON FUNCTION idempotency.lock_number IS 'the first 32 bits of a digest of seed and key';
---; routine idempotency.require
--- Refuses a call without what the policy requires.
-CREATE FUNCTION idempotency.require(what text, hint text) RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse(what || ' is required', 'The policy of this scope requires it.', hint, '22004') $$;
-COMMENT ON FUNCTION idempotency.require IS 'refuses a call without what the policy requires';
 --; routine idempotency.settle
 -- A question with all that follows from it. Argument, else policy, else setting. Refuses what the policy
 -- forbids, before anything is granted.
@@ -2468,23 +2508,17 @@ DECLARE
     derives boolean := q.derive IS NOT NULL OR p.on_missing_key = 'derive';
 BEGIN
     IF q.key IS NULL AND q.derive IS NULL AND p.on_missing_key = 'error' THEN
-        PERFORM idempotency.require('key', 'Pass the key that the client sent.');
+        PERFORM idempotency.refuse('required', 'key', 'Pass the key that the client sent.');
     ELSIF p.principal_required AND q.principal = '' THEN
-        PERFORM idempotency.require('principal', 'Pass the tenant or user of the request.');
+        PERFORM idempotency.refuse('required', 'principal', 'Pass the tenant or user of the request.');
     END IF;
     q.transactional := q.transactional OR p.transactional_only;
     IF q.transactional AND (q.hold OR q.lease IS NOT NULL) THEN
-        f := ROW(CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
-        PERFORM idempotency.refuse(format('%s is not allowed for a transactional claim', f.f1),
-            'The claim must end in its transaction: the call passes transactional, '
-            'or the policy of this scope has transactional_only.',
-            format('Omit %s, or use a scope for claims that outlast their transaction.', f.f1));
+        PERFORM idempotency.refuse('not_transactional', CASE WHEN q.hold THEN 'hold' ELSE 'lease' END);
     END IF;
     IF q.fingerprint IS NOT NULL THEN
         IF p.fingerprint_fields IS NOT NULL OR cardinality(p.exclude_fields) > 0 OR p.on_missing_key = 'derive' THEN
-            PERFORM idempotency.refuse('fingerprint cannot be given in this scope',
-                'The policy compares fields of requests or derives keys from them, and a digest has no fields.',
-                'Pass request, with method and path, and let the server compute the fingerprint.');
+            PERFORM idempotency.refuse('digest_in_scope');
         END IF;
         q.fingerprint_of := 4;
     ELSE
@@ -2497,15 +2531,13 @@ BEGIN
             q.fingerprint := f.fingerprint;
             nothing_counts := f.nothing_counts;
         ELSIF p.fingerprint_required AND NOT q.without_request THEN
-            PERFORM idempotency.require('fingerprint', 'Pass request or fingerprint.');
+            PERFORM idempotency.refuse('required', 'fingerprint', 'Pass request or fingerprint.');
         END IF;
     END IF;
     IF q.key IS NULL AND derives THEN
         IF q.fingerprint IS NULL OR nothing_counts THEN
-            PERFORM idempotency.refuse('key cannot be derived', format('The call, or the policy of this scope, '
-                'derives a missing key from the request, and %s.',
-                CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END),
-                'Pass key or request.', '22004');
+            PERFORM idempotency.refuse('not_derivable',
+                CASE WHEN q.fingerprint IS NULL THEN 'there is none' ELSE 'none of its fields counts' END);
         END IF;
         q.fingerprint_of := q.fingerprint_of + 8;
         q.key := encode(idempotency.digest(q.principal, q.scope, '"' || encode(q.fingerprint, 'hex') || '"'), 'hex');
@@ -2560,11 +2592,7 @@ CREATE FUNCTION idempotency.raise_unseen(decided_here boolean DEFAULT false) RET
 BEGIN
     -- With a number of its own this transaction ends visibly: a retry has a newer snapshot.
     PERFORM pg_current_xact_id();
-    PERFORM idempotency.refuse('could not serialize access due to an earlier attempt with this key',
-        CASE WHEN decided_here THEN 'This transaction has ended that attempt, and its snapshot may not see all its effects.'
-             ELSE 'The snapshot is older than that attempt''s end and may not see its effects.' END,
-        CASE WHEN decided_here THEN 'Roll back, end the attempt in a transaction of its own, and retry.'
-             ELSE 'Roll back and retry the transaction.' END, '40001');
+    PERFORM idempotency.refuse(CASE WHEN decided_here THEN 'unseen_own' ELSE 'unseen' END);
 END $$;
 COMMENT ON FUNCTION idempotency.raise_unseen IS 'refuses work whose snapshot may be too old';
 --; routine idempotency.writer_of
@@ -2588,6 +2616,23 @@ COMMENT ON FUNCTION idempotency.is_news IS 'whether a transaction has committed 
 CREATE FUNCTION idempotency.trace_kept() RETURNS interval
     LANGUAGE sql IMMUTABLE AS $$ SELECT interval '1 hour' $$;
 COMMENT ON FUNCTION idempotency.trace_kept IS 'how long removals of records are traced';
+--; routine idempotency.removals_of
+-- The last removals in a part of the keys. PostgreSQL raises 40001 itself if a fixed snapshot does not see the
+-- last one. The savepoint of the block gives the row back: a removal of another key does not wait for a claim.
+CREATE FUNCTION idempotency.removals_of(lock integer, fixed boolean) RETURNS idempotency.removal LANGUAGE plpgsql AS $$
+DECLARE
+    removed idempotency.removal;
+BEGIN
+    SELECT * INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
+    IF fixed THEN
+        PERFORM FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
+        RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'the row is given back';
+    END IF;
+    RETURN removed;
+EXCEPTION WHEN SQLSTATE 'ID000' THEN
+    RETURN removed;
+END $$;
+COMMENT ON FUNCTION idempotency.removals_of IS 'the last removals in a part of the keys';
 --; routine idempotency.require_sight
 -- An error unless the work will see every effect of the attempts before. In READ COMMITTED it takes its
 -- snapshot after the grant, unless it is part of the calling statement.
@@ -2597,16 +2642,11 @@ DECLARE
     fixed boolean := idempotency.snapshot_is_fixed();
     since timestamptz := CASE WHEN fixed THEN transaction_timestamp() ELSE statement_timestamp() END;
     own xid8 := pg_current_xact_id_if_assigned();
-    removed record;
+    removed idempotency.removal;
     writer xid8;
 BEGIN
     IF NOT fixed AND NOT q.same_statement THEN RETURN; END IF;
-    -- Removals first. PostgreSQL raises 40001 itself if a fixed snapshot does not see the last one.
-    IF fixed THEN
-        SELECT m.removed_in, m.forgotten_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63 FOR SHARE;
-    ELSE
-        SELECT m.removed_in, m.forgotten_in INTO removed FROM idempotency.removal m WHERE m.part = lock & 63;
-    END IF;
+    removed := idempotency.removals_of(lock, fixed);
     IF removed.forgotten_in = own THEN
         PERFORM idempotency.raise_unseen(true);
     ELSIF r.token IS NULL AND (since < clock_timestamp() - idempotency.trace_kept()
@@ -2619,10 +2659,9 @@ BEGIN
                 WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal);
     IF writer = own AND coalesce(r.open_claim, 'd') = 'd' THEN
         PERFORM idempotency.raise_unseen(true);
-    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND idempotency.is_news(writer, q.snapshot) THEN
-        PERFORM idempotency.raise_unseen();
-    ELSIF r.status = 'i' AND since <= r.lease_until AND (fixed OR q.snapshot::text <> pg_current_snapshot()::text) THEN
-        -- Until its lease ended the holder may have committed effects in transactions of its own.
+    ELSIF writer IS DISTINCT FROM own AND NOT fixed AND idempotency.is_news(writer, q.snapshot)
+          -- Until its lease ended the holder may have committed effects in transactions of its own.
+          OR r.status = 'i' AND since <= r.lease_until AND (fixed OR q.snapshot::text <> pg_current_snapshot()::text) THEN
         PERFORM idempotency.raise_unseen();
     END IF;
 END $$;
@@ -2660,19 +2699,8 @@ SELECT most > (SELECT count(*) FROM (
        AND (t.open_claim IN ('t', 'q', 'r') AND t.written_in = pg_current_xact_id_if_assigned()) IS NOT TRUE
      LIMIT most) live) $$;
 COMMENT ON FUNCTION idempotency.has_room IS 'whether the principal may have one more claim';
---; routine idempotency.require_room
--- Refuses a claim above max_open_claims.
-CREATE FUNCTION idempotency.require_room(q idempotency.question, most integer) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF NOT idempotency.has_room(q, most) THEN
-        PERFORM idempotency.refuse('too many open claims',
-            'The policy of this scope has max_open_claims, and the principal has that many claims with a lease.',
-            'Retry when one of them has ended, or its lease has.', '53400');
-    END IF;
-END $$;
-COMMENT ON FUNCTION idempotency.require_room IS 'refuses a claim above max_open_claims';
 --; routine idempotency.grant_claim
--- Writes the row of a granted claim. Null if another transaction got in.
+-- Writes the row of a granted claim, and the end of one that it takes over. Null if another transaction got in.
 CREATE FUNCTION idempotency.grant_claim(q idempotency.question, p idempotency.in_force, r idempotency.record,
                                         execution text, now timestamptz) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
@@ -2681,8 +2709,9 @@ DECLARE
     old idempotency.record := r;
     derived boolean;
 BEGIN
-    IF p.max_open_claims > 0 AND NOT (q.transactional OR q.once OR q.operation IS NOT NULL) THEN
-        PERFORM idempotency.require_room(q, p.max_open_claims);
+    IF p.max_open_claims > 0 AND NOT (q.transactional OR q.once OR q.operation IS NOT NULL)
+       AND NOT idempotency.has_room(q, p.max_open_claims) THEN
+        PERFORM idempotency.refuse('too_many_claims');
     END IF;
     IF execution IN ('takeover', 'retry') THEN
         n := r;
@@ -2701,17 +2730,14 @@ BEGIN
     END IF;
     n.operation := coalesce(q.operation, n.operation);
     IF p.store_request THEN
-        n.request := coalesce(q.request, n.request);
-        n.method := coalesce(q.method, n.method);
-        n.path := coalesce(q.path, n.path);
+        n.request := coalesce(q.request, n.request); n.method := coalesce(q.method, n.method); n.path := coalesce(q.path, n.path);
     END IF;
     n.status := 'i';
     n.attempt := n.attempt + 1;
     n.token := idempotency.next_token(old);
     n.claimed_at := now;
     IF NOT derived THEN
-        n.expires_at := idempotency.after(now, q.ttl);
-        n.retained_until := idempotency.after(now, q.retention);
+        n.expires_at := idempotency.after(now, q.ttl); n.retained_until := idempotency.after(now, q.retention);
     END IF;
     n.lease_us := q.lease;
     n.lease_until := idempotency.after(now, q.lease);
@@ -2740,9 +2766,11 @@ BEGIN
         old.before := NULL;
         n.before := idempotency.packed(old);
     END IF;
-    RETURN CASE WHEN idempotency.replace_record(n, old) THEN n END;
+    IF NOT idempotency.replace_record(n, old) THEN RETURN NULL; END IF;
+    IF old.status = 'i' THEN PERFORM idempotency.keep_attempt(p, old, 'taken_over'); END IF;
+    RETURN n;
 END $$;
-COMMENT ON FUNCTION idempotency.grant_claim IS 'writes the row of a granted claim';
+COMMENT ON FUNCTION idempotency.grant_claim IS 'writes the row of a granted claim, and the end of one that it takes over';
 --; routine idempotency.is_version
 -- Whether a row still is the version of a record that was seen.
 CREATE FUNCTION idempotency.is_version(t idempotency.record, seen idempotency.record, any_lease boolean)
@@ -2763,9 +2791,7 @@ BEGIN
     IF FOUND THEN
         RETURN true;
     ELSIF idempotency.is_version(idempotency.record_of(old.key, old.scope, old.principal), old, any_lease) THEN
-        PERFORM idempotency.refuse('the record of this key could not be written',
-            'A trigger or rule on idempotency.record dropped the row.',
-            'Drop the trigger or rule, or let it keep every row.', '55000');
+        PERFORM idempotency.refuse('record_dropped');
     END IF;
     RETURN false;
 END $$;
@@ -2882,12 +2908,9 @@ BEGIN
     gave_way := false;
     LOOP
         r := idempotency.record_of(q.key, q.scope, q.principal);
+        PERFORM idempotency.check_readable(r);
         now := clock_timestamp();
         left_us := CASE WHEN q.wait IS NOT NULL THEN q.wait - idempotency.since(now, started) END;
-        IF idempotency.is_own_claim(r) THEN
-            reason := CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END;
-            RETURN;
-        END IF;
         reason := idempotency.reason_for(r, q, p, now);
         execution := idempotency.execution_of(reason);
         -- What an absent row says is certain under the lock alone: its writer may not have committed.
@@ -2908,15 +2931,10 @@ BEGIN
             ELSIF locked THEN
                 PERFORM idempotency.require_sight(q, r, lock);
                 granted := idempotency.grant_claim(q, p, r, execution, now);
-                IF granted.token IS NOT NULL THEN
-                    IF p.keep_history AND r.status = 'i' THEN
-                        PERFORM idempotency.keep_attempt(p, r, 'taken_over');
-                    END IF;
-                    r := granted;
-                    IF random() < 1.0 / 64 THEN PERFORM idempotency.sweep_beside_call(); END IF;
-                    RETURN;
-                END IF;
-                CONTINUE;  -- another session got in: look again
+                CONTINUE WHEN granted.token IS NULL;  -- another session got in: look again
+                r := granted;
+                IF random() < 1.0 / 64 THEN PERFORM idempotency.sweep_beside_call(); END IF;
+                RETURN;
             END IF;
             reason := 'held';
             r := NULL;
@@ -2938,8 +2956,7 @@ BEGIN
             next_check := idempotency.after(lease_wait, deadlock_timeout);
         END IF;
         IF lock_timeout > 0 AND idempotency.since(clock_timestamp(), lease_wait) >= lock_timeout THEN
-            PERFORM idempotency.refuse('canceling statement due to lock timeout',
-                'The claim that it waited for is still leased.', NULL, '55P03');
+            PERFORM idempotency.refuse('lock_timeout');
         END IF;
         PERFORM pg_sleep(least(pause, left_us / 1e6, extract(epoch FROM next_check - clock_timestamp()),
             CASE WHEN lock_timeout > 0 THEN (lock_timeout - idempotency.since(clock_timestamp(), lease_wait)) / 1e6 END));
@@ -2953,21 +2970,23 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.answer IS 'decides about a key, and claims it if it is free';
 --; routine idempotency.reason_for
--- The reason of the answer that a look at the record gives.
+-- The reason of the answer that a look at the record gives: it may be a claim of this transaction.
 CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.question, p idempotency.in_force,
                                        now timestamptz) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
-        r.claimed_at,
-        -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
-        r.status = 'i' AND r.backend_pid IS NOT NULL AND now < r.lease_until
-            AND NOT q.same_statement AND NOT idempotency.snapshot_is_fixed()
-            AND idempotency.session_gone(r.backend_pid, r.backend_start),
-        r.resolved_by IS NOT NULL, r.if_silent, coalesce(r.fingerprint_of & 8 <> 0, false),
-        r.status IS NULL OR idempotency.same_request(r, q, p),
-        now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown');
+    RETURN CASE WHEN idempotency.is_own_claim(r)
+        THEN CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END
+        ELSE idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
+            r.claimed_at,
+            -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
+            r.status = 'i' AND r.backend_pid IS NOT NULL AND now < r.lease_until
+                AND NOT q.same_statement AND NOT idempotency.snapshot_is_fixed()
+                AND idempotency.session_gone(r.backend_pid, r.backend_start),
+            r.resolved_by IS NOT NULL, r.if_silent, idempotency.is_derived(r),
+            r.status IS NULL OR idempotency.same_request(r, q, p),
+            now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown') END;
 END $$;
-COMMENT ON FUNCTION idempotency.reason_for IS 'the reason of the answer that a look at the record gives';
+COMMENT ON FUNCTION idempotency.reason_for IS 'the reason of the answer that a look at the record gives: it may be a claim of this transaction';
 --; routine idempotency.shown
 -- The answer as its caller sees it. Only who executes sees the token.
 CREATE FUNCTION idempotency.shown(reason text, r idempotency.record, q idempotency.question,
@@ -2984,7 +3003,6 @@ BEGIN
         claim.retry_after := CASE WHEN reason = 'held' THEN 1 END;
         RETURN claim;
     END IF;
-    PERFORM idempotency.check_readable(r);
     claim := idempotency.claim_of(outcome, CASE WHEN executes THEN r.token END, idempotency.status_word(
         CASE WHEN executes THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
     claim.body_omitted := r.body_omitted;
@@ -3129,18 +3147,17 @@ END $$;
 COMMENT ON FUNCTION idempotency.plain_fingerprint IS 'the fingerprint of all of a request';
 --; routine idempotency.question_of
 -- Arguments, checked.
-CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, request jsonb, method text,
-    path text, exclude text[], fingerprint bytea, operation text, ttl interval, lease interval, wait interval,
-    first_sent timestamptz, derive interval, hold boolean, same_statement boolean, transactional boolean, holder text,
-    snapshot pg_snapshot) RETURNS idempotency.question LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.question_of(function text, key text, scope text, principal text, snapshot pg_snapshot,
+    ttl interval DEFAULT NULL, wait interval DEFAULT NULL, same_statement boolean DEFAULT false, lease interval DEFAULT NULL,
+    holder text DEFAULT NULL, request jsonb DEFAULT NULL, method text DEFAULT NULL, path text DEFAULT NULL,
+    fingerprint bytea DEFAULT NULL, first_sent timestamptz DEFAULT NULL, operation text DEFAULT NULL,
+    exclude text[] DEFAULT NULL, derive interval DEFAULT NULL, hold boolean DEFAULT false,
+    transactional boolean DEFAULT false) RETURNS idempotency.question LANGUAGE plpgsql AS $$
 BEGIN
     IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
-        PERFORM idempotency.refuse('invalid fingerprint',
-            format('It has %s bytes; 1 to 64 are allowed.', octet_length(fingerprint)),
-            'Use idem_fingerprint(), or a digest of your own.');
-    ELSIF holder IS NOT NULL THEN
-        PERFORM idempotency.check_name(holder, 'holder');
+        PERFORM idempotency.refuse('wrong_digest', octet_length(fingerprint)::text);
     END IF;
+    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
     PERFORM idempotency.check_moment(first_sent, 'first_sent');
     IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
     RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
@@ -3150,12 +3167,6 @@ BEGIN
         false, NULL, NULL, NULL, NULL)::idempotency.question;
 END $$;
 COMMENT ON FUNCTION idempotency.question_of IS 'arguments, checked';
---; routine idempotency.raise_own_claim_open
--- Refuses what only another transaction may do.
-CREATE FUNCTION idempotency.raise_own_claim_open() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('this transaction already has an open claim on this key', NULL,
-                          'End the claim with idem_complete, idem_fail or idem_release.', '55000') $$;
-COMMENT ON FUNCTION idempotency.raise_own_claim_open IS 'refuses what only another transaction may do';
 --; routine idempotency.claim_left_open
 ---- at the end of the transaction ----
 
@@ -3177,15 +3188,11 @@ BEGIN
         UPDATE idempotency.record t SET open_claim = 'q', claimed_at = r.claimed_at
          WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token;
     ELSIF r.open_claim = 'q' THEN
-        PERFORM idempotency.refuse('a transactional claim is still open at the end of its transaction',
-            format('It was begun in scope "%s".', NEW.scope),
-            'End the claim with idem_complete, idem_fail, idem_unknown or idem_release '
-            'before COMMIT or PREPARE TRANSACTION.', '55000');
+        PERFORM idempotency.refuse('still_open', NEW.scope);
     ELSIF r.open_claim = 'r' AND EXISTS (SELECT FROM idempotency.policy_row(NEW.scope) p
                                           WHERE p.transactional_only OR p.max_open_claims IS NOT NULL) THEN
         -- Not by idem_execute, which ends it: a caller has called the first part of it alone.
-        PERFORM idempotency.refuse('a claim of idem_execute is still open', 'The policy of its scope allows it no lease.',
-            'Call idem_execute, and let its operation set no constraints to immediate.', '55000');
+        PERFORM idempotency.refuse('operation_open');
     ELSIF current_setting('transaction_read_only') = 'off' THEN
         UPDATE idempotency.record t
            SET lease_until = greatest(r.lease_until, idempotency.after(clock_timestamp(), r.lease_us)),
@@ -3201,23 +3208,32 @@ CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE OF claimed_at O
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (NEW.status = 'i')
     EXECUTE FUNCTION idempotency.claim_left_open();
---; routine idempotency.insert_completed
+--; routine idempotency.complete_together
 -- idem_once_each (src/claim/once_each.cpp). New keys are locked one after the other, in the order of their
 -- bytes, and written together. A key that is known, or that another session has, goes the way of idem_once.
 
--- Writes the records of new keys whose locks the caller has. Keys that another session has written are left out.
-CREATE FUNCTION idempotency.insert_completed(keys text[], scope text, principal text, terms idempotency.terms)
-    RETURNS SETOF text LANGUAGE sql VOLATILE AS $$
-INSERT INTO idempotency.record (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
-    token, lease_us, created_at, claimed_at, expires_at, retained_until, finished_at, written_in, open_claim)
-SELECT scope, principal, k.key, 'c', (terms).if_silent, 1, (terms).body_limit, (terms).omit_large_body,
-       idempotency.new_token(NULL), (terms).lease, c.now, c.now, idempotency.after(c.now, (terms).ttl),
-       idempotency.after(c.now, greatest((terms).retention, (terms).ttl)), c.now, pg_current_xact_id(), 'e'
-  FROM (SELECT clock_timestamp() AS now OFFSET 0) c, unnest(keys) WITH ORDINALITY k (key, place)
- ORDER BY k.place
-    ON CONFLICT DO NOTHING
-RETURNING key $$;
-COMMENT ON FUNCTION idempotency.insert_completed IS 'writes the records of new keys whose locks the caller has';
+-- Writes the records of new keys whose locks the caller has. A key that another session has written goes the way
+-- of idem_once.
+CREATE FUNCTION idempotency.complete_together(keys text[], scope text, principal text, terms idempotency.terms, ttl interval,
+    wait interval, snapshot pg_snapshot) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    now constant timestamptz := clock_timestamp();
+    written text[];
+BEGIN
+    IF keys = '{}' THEN RETURN keys; END IF;
+    WITH new AS (
+        INSERT INTO idempotency.record (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
+            token, lease_us, created_at, claimed_at, expires_at, retained_until, finished_at, written_in, open_claim)
+        SELECT scope, principal, k.key, 'c', terms.if_silent, 1, terms.body_limit, terms.omit_large_body,
+               idempotency.new_token(NULL), terms.lease, now, now, idempotency.after(now, terms.ttl),
+               idempotency.after(now, greatest(terms.retention, terms.ttl)), now, pg_current_xact_id(), 'e'
+          FROM unnest(keys) WITH ORDINALITY k (key, place) ORDER BY k.place
+            ON CONFLICT DO NOTHING RETURNING key)
+    SELECT coalesce(array_agg(n.key), '{}') INTO written FROM new n;
+    RETURN written || ARRAY(SELECT k FROM unnest(keys) k WHERE k <> ALL (written)
+                               AND @extschema@.idem_once(k, scope, principal, ttl, wait, false, snapshot));
+END $$;
+COMMENT ON FUNCTION idempotency.complete_together IS 'writes the records of new keys whose locks the caller has';
 --; routine idempotency.active_scopes
 -- Records that are due (src/claim/due.cpp, src/store/due.cpp). The lock of a key is tried as FOR UPDATE
 -- SKIP LOCKED tries that of a row: workers side by side get different records. The row is locked in the
@@ -3265,7 +3281,6 @@ DECLARE
     q idempotency.question;
     p idempotency.in_force := idempotency.policy_for(scope);
     r idempotency.record;
-    granted idempotency.record;
     lock constant integer := idempotency.lock_of(key, scope, principal);
     now timestamptz;
     execution text;
@@ -3273,12 +3288,9 @@ BEGIN
     IF (p.principal_required AND principal = '') OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
     SELECT * INTO r FROM idempotency.record t
      WHERE t.key = claim_if_due.key AND t.scope = claim_if_due.scope AND t.principal = claim_if_due.principal FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND OR r.sealed_by IS NOT NULL
-       OR (r.open_claim IN ('o', 't', 'q', 'r', 'l') AND r.written_in = pg_current_xact_id_if_assigned()) THEN
-        RETURN NULL;
-    END IF;
-    q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-        CASE WHEN NOT p.transactional_only THEN lease END, NULL, NULL, NULL, false, false, false, holder, NULL);
+    IF NOT FOUND OR r.sealed_by IS NOT NULL OR idempotency.is_own_claim(r) THEN RETURN NULL; END IF;
+    q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL,
+        lease => CASE WHEN NOT p.transactional_only THEN lease END, holder => holder);
     q.without_request := true;
     q := idempotency.settle(q, p);
     now := clock_timestamp();
@@ -3288,11 +3300,7 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM idempotency.require_sight(q, r, lock);
-    granted := idempotency.grant_claim(q, p, r, execution, now);
-    IF granted.token IS NOT NULL AND p.keep_history AND r.status = 'i' THEN
-        PERFORM idempotency.keep_attempt(p, r, 'taken_over');
-    END IF;
-    RETURN granted;
+    RETURN idempotency.grant_claim(q, p, r, execution, now);
 END $$;
 COMMENT ON FUNCTION idempotency.claim_if_due IS 'claims a record if it is due and free';
 --; routine idempotency.claim_if_seen
@@ -3322,9 +3330,7 @@ CREATE FUNCTION idempotency.check_size(what text, value text, allowed bigint) RE
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF octet_length(value) > allowed THEN
-        PERFORM idempotency.refuse(format('size of %s exceeds the limit', what),
-            format('It has %s bytes; %s are allowed.', octet_length(value), allowed),
-            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes.', '54000');
+        PERFORM idempotency.refuse('too_large', what, octet_length(value)::text, allowed::text);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_size IS 'refuses a value over the limit';
@@ -3402,8 +3408,7 @@ CREATE FUNCTION idempotency.keep_if_half_way(r idempotency.record) RETURNS idemp
     LANGUAGE plpgsql AS $$
 BEGIN
     IF r.status = 'r' AND r.recovery_point IS NOT NULL AND NOT idempotency.is_derived(r) THEN
-        r.expires_at := 'infinity';
-        r.retained_until := 'infinity';
+        r.expires_at := 'infinity'; r.retained_until := 'infinity';
     END IF;
     RETURN r;
 END $$;
@@ -3428,8 +3433,7 @@ CREATE FUNCTION idempotency.keep_as_fresh(r idempotency.record, p idempotency.in
 BEGIN
     IF idempotency.is_derived(r) THEN RETURN idempotency.keep_for_window(r, r.finished_at); END IF;
     IF r.expires_at = 'infinity' THEN
-        r.expires_at := r.finished_at;
-        r.retained_until := r.finished_at;
+        r.expires_at := r.finished_at; r.retained_until := r.finished_at;
     END IF;
     r.expires_at := greatest(r.expires_at, idempotency.after(r.finished_at, p.ttl));
     r.retained_until := greatest(r.retained_until, idempotency.after(r.finished_at, greatest(p.retention, p.ttl)));
@@ -3448,10 +3452,7 @@ BEGIN
     IF kept <> '{}' THEN PERFORM idempotency.check_size('headers', kept::text, allowed); END IF;
     r.body_omitted := coalesce(octet_length(body), 0) > allowed;
     IF r.body_omitted AND p.on_large_body <> 'omit' AND NOT r.omit_large_body THEN
-        PERFORM idempotency.refuse('size of body exceeds the limit',
-            format('It has %s bytes; %s are allowed.', octet_length(body), allowed),
-            'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, '
-            'or set on_large_body to "omit".', '54000');
+        PERFORM idempotency.refuse('body_too_large', octet_length(body)::text, allowed::text);
     END IF;
     r.status_code := status_code;
     r.headers := kept;
@@ -3494,43 +3495,13 @@ DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope 
 COMMENT ON FUNCTION idempotency.take_back_attempt IS 'removes the end of an attempt that was undone';
 --; routine idempotency.keep_ended_attempt
 -- Writes the end of an attempt.
-CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    IF p.keep_history THEN
-        PERFORM idempotency.keep_attempt(p, r, CASE r.status WHEN 'i' THEN 'retryable'
-                                                ELSE idempotency.status_word(r.status) END);
-    END IF;
-END $$;
+CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.keep_attempt(p, r, CASE (r).status WHEN 'i' THEN 'retryable' ELSE idempotency.status_word((r).status) END)
+ WHERE (p).keep_history $$;
 COMMENT ON FUNCTION idempotency.keep_ended_attempt IS 'writes the end of an attempt';
---; routine idempotency.raise_no_claim
+--; routine idempotency.find_claim
 ---- whose claim it is ----
 
--- Refuses a call without a claim.
-CREATE FUNCTION idempotency.raise_no_claim() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('no claim on this key', 'There is no record of this scope, principal and key.',
-                          'Call idem_begin first, with the same scope and principal.', 'ID404') $$;
-COMMENT ON FUNCTION idempotency.raise_no_claim IS 'refuses a call without a claim';
---; routine idempotency.raise_overtaken
--- Refuses a write that another one has overtaken.
-CREATE FUNCTION idempotency.raise_overtaken() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('could not record the result because of a concurrent claim',
-    'Another transaction has written the record of this key.', 'Roll back and retry the transaction.', '40001') $$;
-COMMENT ON FUNCTION idempotency.raise_overtaken IS 'refuses a write that another one has overtaken';
---; routine idempotency.raise_no_lease
--- Refuses what only a lease is for.
-CREATE FUNCTION idempotency.raise_no_lease(status "char") RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF status = 'u' THEN
-        PERFORM idempotency.refuse('the outcome of this attempt is unknown', 'The claim was ended as unknown and has no lease.',
-            'Call idem_complete or idem_fail without retryable when the outcome is known, '
-            'or let an operator call idem_resolve.', '55000');
-    END IF;
-    PERFORM idempotency.refuse('the attempts of this key are used up',
-        'The lease of the claim has expired and cannot be renewed.', 'Call idem_complete, idem_fail or idem_unknown.', '55000');
-END $$;
-COMMENT ON FUNCTION idempotency.raise_no_lease IS 'refuses what only a lease is for';
---; routine idempotency.find_claim
 -- The claim that a caller speaks of: open in this transaction, ended already, or committed and proven by
 -- its token. Then it takes the lock, waiting for a transaction that is deciding about the key.
 CREATE FUNCTION idempotency.find_claim(function text, key text, scope text, principal text, token bigint,
@@ -3546,35 +3517,26 @@ BEGIN
     open := idempotency.is_own_claim(r);
     ended := false;
     IF open AND token <> r.token THEN
-        PERFORM idempotency.raise_claim_lost();
+        PERFORM idempotency.refuse('claim_lost');
     ELSIF open THEN
         RETURN;
     ELSIF own AND r.open_claim = 'g' AND token IS NULL THEN
-        PERFORM idempotency.raise_no_claim();
+        PERFORM idempotency.refuse('no_claim');
     ELSIF own AND r.open_claim IN ('e', 'd') AND (token IS NULL OR token = r.token) THEN
         token := r.token;
     END IF;
-    IF token IS NOT NULL THEN
-        r := idempotency.locked_record(key, scope, principal);
-    END IF;
+    IF token IS NOT NULL THEN r := idempotency.locked_record(key, scope, principal); END IF;
     IF r.token IS NULL THEN
-        PERFORM idempotency.raise_no_claim();
+        PERFORM idempotency.refuse('no_claim');
     ELSIF token IS NULL THEN
-        PERFORM idempotency.refuse('a token is required', 'The claim was not begun in this transaction.',
-                                   'Pass the token that idem_begin returned.', '22004');
+        PERFORM idempotency.refuse('no_token');
     ELSIF token <> r.token THEN
-        PERFORM idempotency.raise_claim_lost();
+        PERFORM idempotency.refuse('claim_lost');
     END IF;
     PERFORM idempotency.check_readable(r);
     ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
 END $$;
 COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of: open in this transaction, ended already, or committed and proven by its token';
---; routine idempotency.raise_claim_lost
--- Refuses an old token.
-CREATE FUNCTION idempotency.raise_claim_lost() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('claim on this key is lost', 'The token does not match the record''s current claim.',
-    'Another session took the request over. Stop, and call idem_begin to get its result.', 'ID409') $$;
-COMMENT ON FUNCTION idempotency.raise_claim_lost IS 'refuses an old token';
 --; routine idempotency.save
 -- Writes a changed record of a claim.
 CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
@@ -3582,7 +3544,7 @@ CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, o
 BEGIN
     n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
     n.before := CASE WHEN open AND NOT ends THEN old.before END;
-    IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.refuse('overtaken'); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.save IS 'writes a changed record of a claim';
 --; routine idempotency.end_claim
@@ -3603,11 +3565,11 @@ BEGIN
     p := claim.p;
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' AND NOT of_operation THEN
-        PERFORM idempotency.raise_own_operation();
+        PERFORM idempotency.refuse('own_operation');
     ELSIF claim.ended OR (r.status = 'u' AND (how = 'unknown' OR uncertain)) THEN
         RETURN false;
     ELSIF r.status = 'u' AND how = 'retryable' THEN
-        PERFORM idempotency.raise_no_lease(r.status);
+        PERFORM idempotency.refuse('ended_unknown');
     END IF;
     -- The ttl of a silent claim that was stored as exhausted is forgotten.
     IF r.status = 'x' AND NOT idempotency.is_derived(r) THEN
@@ -3649,12 +3611,6 @@ BEGIN
     RETURN true;
 END $$;
 COMMENT ON FUNCTION idempotency.end_claim IS 'ends a claim: as completed, failed for good or for now, or unknown';
---; routine idempotency.raise_own_operation
--- Refuses to end what idem_execute ends.
-CREATE FUNCTION idempotency.raise_own_operation() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('the operation of this key is running',
-    'idem_execute ends its claim when the operation has returned.', 'Return the answer, or raise an error.', '55000') $$;
-COMMENT ON FUNCTION idempotency.raise_own_operation IS 'refuses to end what idem_execute ends';
 --; routine idempotency.plain_end
 -- Ends a claim in a plain case. The short way of idem_complete and of a final idem_fail, in one statement:
 -- for a claim of this transaction, where the policy is plain. False: the call goes the long way.
@@ -3715,11 +3671,9 @@ BEGIN
     PERFORM idempotency.check_identity(key, scope, principal);
     pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
     IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('invalid retry_after', 'A final failure is not run again.',
-                                   'Add retryable => true, or omit retry_after.');
+        PERFORM idempotency.refuse('final_retry_after');
     ELSIF uncertain AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('invalid uncertain', 'The outcome of a final failure is certain.',
-            'Add retryable => true, or call idem_unknown if the request must not be run again under any policy.');
+        PERFORM idempotency.refuse('final_uncertain');
     END IF;
     PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
     RETURN idempotency.end_claim('idem_fail()', key, scope, principal, token,
@@ -3733,7 +3687,7 @@ CREATE FUNCTION idempotency.remove_record(r idempotency.record) RETURNS void LAN
 BEGIN
     DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
                                        AND t.token = r.token AND t.status = r.status;
-    IF NOT FOUND THEN PERFORM idempotency.raise_overtaken(); END IF;
+    IF NOT FOUND THEN PERFORM idempotency.refuse('overtaken'); END IF;
     -- Also of a claim that this transaction began: its other work is not undone.
     UPDATE idempotency.removal m SET removed_in = pg_current_xact_id(),
            forgotten_in = CASE WHEN idempotency.is_own_claim(r) AND r.before IS NULL THEN m.forgotten_in
@@ -3745,25 +3699,33 @@ COMMENT ON FUNCTION idempotency.remove_record IS 'removes a record, and leaves a
 -- Refuses a claim without a lease.
 CREATE FUNCTION idempotency.require_lease(claim record) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF claim.ended THEN
-        PERFORM idempotency.refuse('claim on this key has ended', 'Its result has been recorded.',
-                                   'There is no lease to extend.', 'ID409');
-    ELSIF (claim.r).status <> 'i' THEN
-        PERFORM idempotency.raise_no_lease((claim.r).status);
+    IF claim.ended OR (claim.r).status <> 'i' THEN
+        PERFORM idempotency.refuse(CASE WHEN claim.ended THEN 'claim_ended' WHEN (claim.r).status = 'u' THEN 'ended_unknown'
+                                        ELSE 'used_up' END);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.require_lease IS 'refuses a claim without a lease';
 --; routine idempotency.prolong
--- Prolongs a lease: one that was given becomes the claim's own.
-CREATE FUNCTION idempotency.prolong(claim record, r idempotency.record, lease bigint) RETURNS timestamptz
+-- Prolongs a lease, and writes down a recovery point if there is one. A lease that was given becomes the claim's own.
+CREATE FUNCTION idempotency.prolong(function text, key text, scope text, principal text, token bigint, lease interval,
+                                    point text DEFAULT NULL, state jsonb DEFAULT NULL) RETURNS timestamptz
     LANGUAGE plpgsql AS $$
+DECLARE
+    span constant bigint := idempotency.checked_span(lease, 'lease');
+    claim constant record := idempotency.find_claim(function, key, scope, principal, token);
+    r idempotency.record := claim.r;
 BEGIN
-    r.lease_us := least(coalesce(lease, r.lease_us), (claim.p).max_lease);
+    PERFORM idempotency.require_lease(claim);
+    IF point IS NOT NULL THEN
+        PERFORM idempotency.check_size('state', state::text, greatest((claim.p).max_body_bytes, r.body_limit));
+        r.recovery_point := point; r.state := state;
+    END IF;
+    r.lease_us := least(coalesce(span, r.lease_us), (claim.p).max_lease);
     r.lease_until := idempotency.after(clock_timestamp(), r.lease_us);
     PERFORM idempotency.save(r, claim.r, claim.open, false);
     RETURN r.lease_until;
 END $$;
-COMMENT ON FUNCTION idempotency.prolong IS 'prolongs a lease: one that was given becomes the claim''s own';
+COMMENT ON FUNCTION idempotency.prolong IS 'prolongs a lease, and writes down a recovery point if there is one';
 --; routine idempotency.operation_begins
 -- idem_execute: the operation runs as the caller, so this function has the caller's rights and
 -- search_path. What needs those of the owner is in the two functions around it.
@@ -3787,20 +3749,16 @@ BEGIN
            p.proisstrict, idempotency.plain_name(n.nspname) || '.' || idempotency.plain_name(p.proname) || '(jsonb)' AS name
       INTO f FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = operation;
     IF NOT FOUND OR f.fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid operation', coalesce(f.fault, 'There is no such function.'),
-            'Use a function of one jsonb argument that returns jsonb or idem_response.', '42P13');
+        PERFORM idempotency.refuse('wrong_operation', coalesce(f.fault, 'There is no such function.'));
     ELSIF first_sent IS NULL AND NOT (f.proisstrict AND request IS NULL) THEN
         claim := idempotency.plain_answer(key COLLATE "C", scope, principal, request, method, path, fingerprint, f.name, ttl, NULL, wait,
                                           holder, false, false);
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
-    IF f.proisstrict AND request IS NULL THEN
-        PERFORM idempotency.refuse('operation requires a request', 'The function is strict, so it is not called with null.',
-                                   'Pass a request, or drop STRICT from the function.', '22004');
-    END IF;
-    a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, request, method, path, NULL,
-        fingerprint, f.name, ttl, NULL, wait, first_sent, NULL, false, false, false, holder, snapshot));
+    IF f.proisstrict AND request IS NULL THEN PERFORM idempotency.refuse('no_request'); END IF;
+    a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, snapshot, ttl, wait, false, NULL, holder,
+        request, method, path, fingerprint, first_sent, f.name));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END $$;
 COMMENT ON FUNCTION idempotency.operation_begins IS 'idem_execute before its operation';
@@ -3870,10 +3828,7 @@ BEGIN
         CASE WHEN NOT erased AND NOT log_keys THEN sha256(convert_to(key, 'UTF8')) END,
         role, before, after, reason, session_user, idempotency.caller(), current_setting('application_name'),
         inet_client_addr(), erased);
-    IF NOT FOUND THEN
-        PERFORM idempotency.refuse('the decision could not be written to idempotency.audit',
-            'A trigger or rule on the table dropped the row.', 'Drop the trigger or rule, or let it keep every row.', '55000');
-    END IF;
+    IF NOT FOUND THEN PERFORM idempotency.refuse('decision_dropped'); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.write_audit IS 'writes a decision';
 --; routine idempotency.state_of
@@ -3886,12 +3841,8 @@ SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.
 COMMENT ON FUNCTION idempotency.state_of IS 'what the audit says of a record';
 --; routine idempotency.check_not_own
 -- Refuses a decision about a claim of this transaction.
-CREATE FUNCTION idempotency.check_not_own(key text, scope text, principal text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF idempotency.is_own_claim(idempotency.record_of(key, scope, principal)) THEN
-        PERFORM idempotency.raise_own_claim_open();
-    END IF;
-END $$;
+CREATE FUNCTION idempotency.check_not_own(key text, scope text, principal text) RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.refuse('own_claim') WHERE idempotency.is_own_claim(idempotency.record_of(key, scope, principal)) $$;
 COMMENT ON FUNCTION idempotency.check_not_own IS 'refuses a decision about a claim of this transaction';
 --; routine idempotency.check_resolution
 -- Refuses values that do not go with the action: the caller would believe that they are stored.
@@ -3902,31 +3853,21 @@ DECLARE
 BEGIN
     PERFORM idempotency.check_given('action', action IS NOT NULL),
             idempotency.check_word(action, 'action', 'release, complete, fail, reopen'),
-            idempotency.check_number(status_code, 'status_code', 200, 599);
-    PERFORM idempotency.check_reason(reason);
-    IF action = 'complete' AND error IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid error', 'A completed record has none.', 'Omit it.');
-    END IF;
+            idempotency.check_number(status_code, 'status_code', 200, 599), idempotency.check_reason(reason);
+    IF action = 'complete' AND error IS NOT NULL THEN PERFORM idempotency.refuse('error_of_complete'); END IF;
     unused := CASE WHEN action IN ('complete', 'fail') THEN NULL WHEN status_code IS NOT NULL THEN 'status_code'
                    WHEN body IS NOT NULL THEN 'body' WHEN headers IS NOT NULL THEN 'headers' END;
     IF unused IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || unused, 'A record that will be executed again has no answer.', 'Omit it.');
+        PERFORM idempotency.refuse('unused', unused);
     ELSIF action = 'reopen' AND coalesce(trim(reason), '') = '' THEN
-        PERFORM idempotency.refuse('reason is required', 'Clients of a reopened record already got the failure.',
-                                   'Say why it may be executed again.', '22004');
+        PERFORM idempotency.refuse('reopen_reason');
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_resolution IS 'refuses values that do not go with the action: the caller would believe that they are stored';
 --; routine idempotency.require_reason
 -- Refuses a decision without the reason that a policy requires.
-CREATE FUNCTION idempotency.require_reason(p idempotency.in_force, reason text) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    IF p.reason_required AND coalesce(trim(reason), '') = '' THEN
-        PERFORM idempotency.refuse('reason is required', 'The policy of this scope requires it.',
-                                   'Pass reason: it is kept in idempotency.audit.');
-    END IF;
-END $$;
+CREATE FUNCTION idempotency.require_reason(p idempotency.in_force, reason text) RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.refuse('policy_reason') WHERE (p).reason_required AND coalesce(trim(reason), '') = '' $$;
 COMMENT ON FUNCTION idempotency.require_reason IS 'refuses a decision without the reason that a policy requires';
 --; routine idempotency.is_for
 -- Whether a decision is one for records of a status.
@@ -3952,9 +3893,8 @@ BEGIN
     IF again THEN r.next_attempt_at := r.finished_at; END IF;
     r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
     r := idempotency.keep_response(r, p, status_code, body, headers);
-    r.open_claim := NULL;
-    r.before := NULL;
-    IF NOT idempotency.replace_record(r, old) THEN PERFORM idempotency.raise_overtaken(); END IF;
+    r.open_claim := NULL; r.before := NULL;
+    IF NOT idempotency.replace_record(r, old) THEN PERFORM idempotency.refuse('overtaken'); END IF;
     IF cut_off THEN
         PERFORM idempotency.keep_attempt(p, r, 'cut_off');
     ELSIF old.status IN ('i', 'u') THEN
@@ -4094,7 +4034,7 @@ BEGIN
         CONTINUE WHEN idempotency.unusable_column(idempotency.policy_row(old.scope)) IS NOT NULL;
         p := idempotency.values_of(idempotency.policy_row(old.scope));
         due := idempotency.given_up_at(old, p);
-        CONTINUE WHEN due IS NULL OR due > clock_timestamp() OR p.encrypt
+        CONTINUE WHEN due IS NULL OR due > clock_timestamp() OR p.encrypt OR old.sealed_by IS NOT NULL
                    OR (old.backend_pid IS NOT NULL AND NOT idempotency.session_gone(old.backend_pid, old.backend_start))
                    OR (old.open_claim IS NOT NULL AND old.written_in = pg_current_xact_id_if_assigned())
                    OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(old.key, old.scope, old.principal));
@@ -4113,8 +4053,7 @@ BEGIN
             IF r.status = 'r' THEN r.next_attempt_at := r.finished_at; END IF;
             r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
         END IF;
-        r.open_claim := NULL;
-        r.before := NULL;
+        r.open_claim := NULL; r.before := NULL;
         CONTINUE WHEN NOT idempotency.replace_record(r, old);
         abandoned := abandoned + 1;
         IF r.status = 'x' THEN
@@ -4190,26 +4129,38 @@ COMMENT ON FUNCTION idempotency.chosen IS 'the records that fit, oldest first';
 CREATE FUNCTION idempotency.tally(INOUT t jsonb, word text, scope text, principal text, key text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    entry jsonb;
-    list text := CASE word WHEN 'closed' THEN 'closed_scopes' ELSE 'undecided_scopes' END;
-    at integer;
+    list constant text := CASE word WHEN 'closed' THEN 'closed_scopes' ELSE 'undecided_scopes' END;
 BEGIN
-    t := jsonb_set(t, ARRAY[word], to_jsonb(coalesce((t ->> word)::bigint, 0) + 1));
+    t := jsonb_set(t, ARRAY[word], to_jsonb(idempotency.count_of(t, word) + 1));
     IF word = 'running' AND jsonb_array_length(t -> 'running_keys') < 100 THEN
         t := jsonb_set(t, '{running_keys}', (t -> 'running_keys')
             || jsonb_build_object('scope', scope, 'principal', principal, 'key', key));
     ELSIF word IN ('closed', 'no_key', 'too_large') THEN
-        entry := jsonb_build_object('scope', scope) || idempotency.why_left(word, scope);
-        SELECT n - 1 INTO at FROM jsonb_array_elements(t -> list) WITH ORDINALITY e (told, n)
-         WHERE told - '{records,attempts}'::text[] = entry;
-        IF at IS NOT NULL THEN
-            t := jsonb_set(t, ARRAY[list, at::text, 'records'], to_jsonb((t #>> ARRAY[list, at::text, 'records'])::bigint + 1));
-        ELSIF jsonb_array_length(t -> list) < 100 THEN
-            t := jsonb_set(t, ARRAY[list], (t -> list) || (entry || '{"records": 1}'));
-        END IF;
+        t := jsonb_set(t, ARRAY[list], idempotency.with_scope(t -> list, word, scope, 1));
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.tally IS 'counts by what became of each record: words of idem_resolve_idle and idem_erase';
+--; routine idempotency.count_of
+-- What was counted by a word.
+CREATE FUNCTION idempotency.count_of(t jsonb, word text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+SELECT coalesce((t ->> word)::bigint, 0) $$;
+COMMENT ON FUNCTION idempotency.count_of IS 'what was counted by a word';
+--; routine idempotency.with_scope
+-- A list of scopes with more records of one, or with its attempts. It names 100 scopes with records.
+CREATE FUNCTION idempotency.with_scope(list jsonb, word text, scope text, records bigint, attempts bigint DEFAULT NULL)
+    RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    entry jsonb := jsonb_build_object('scope', scope) || idempotency.why_left(word, scope);
+    old constant jsonb := (SELECT e FROM jsonb_array_elements(list) e WHERE e - '{records,attempts}'::text[] = entry);
+BEGIN
+    entry := entry || jsonb_build_object('records', idempotency.count_of(old, 'records') + records)
+             || CASE WHEN attempts IS NULL THEN '{}' ELSE jsonb_build_object('attempts', attempts) END;
+    IF old IS NOT NULL THEN
+        RETURN (SELECT jsonb_agg(CASE e WHEN old THEN entry ELSE e END ORDER BY n) FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n));
+    END IF;
+    RETURN CASE WHEN jsonb_array_length(list) < 100 OR attempts IS NOT NULL THEN list || entry ELSE list END;
+END $$;
+COMMENT ON FUNCTION idempotency.with_scope IS 'a list of scopes with more records of one, or with its attempts';
 --; routine idempotency.why_left
 -- Why a record is left.
 CREATE FUNCTION idempotency.why_left(word text, scope text) RETURNS jsonb LANGUAGE sql STABLE AS $$
@@ -4228,8 +4179,7 @@ BEGIN
     PERFORM idempotency.check_batch_size(batch_size);
     PERFORM idempotency.check_resolution(action, status_code, body, idempotency.checked_headers(headers), error, reason);
     IF num_nonnulls(scope, principal, status, older_than, holder) = 0 THEN
-        PERFORM idempotency.refuse('no records are selected', 'All of scope, principal, status, older_than and holder are null.',
-                                   'For every record that fits the action, pass scope => ''*''.');
+        PERFORM idempotency.refuse('nothing_selected');
     END IF;
     PERFORM idempotency.checked_span(older_than, 'older_than', 36525, true),
             idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed');
@@ -4246,23 +4196,14 @@ COMMENT ON FUNCTION idempotency.check_batch_size IS 'checks the size of a batch'
 CREATE FUNCTION idempotency.tell_what_is_left(t jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    closed bigint := coalesce((t ->> 'closed')::bigint, 0);
-    undecided bigint := coalesce((t ->> 'too_large')::bigint, 0) + coalesce((t ->> 'no_key')::bigint, 0);
+    n record := idempotency.found_of(t);
 BEGIN
-    IF closed > 0 THEN
-        RAISE NOTICE USING MESSAGE = CASE closed
-                WHEN 1 THEN 'idem_resolve_all(): 1 record is unchanged because its scope is closed to the current user'
-                ELSE format('idem_resolve_all(): %s records are unchanged because their scopes are closed to the current user', closed) END,
-            DETAIL = 'Their policies are not valid, or admit only members of roles that do not exist or that the current user is not a member of.',
-            HINT = 'Call it again as a member of the roles in closed_scopes, or when the policies are valid again.';
+    IF n.closed > 0 THEN
+        PERFORM idempotency.tell(CASE n.closed WHEN 1 THEN 'one_closed' ELSE 'some_closed' END, n.closed::text);
     END IF;
-    IF undecided > 0 THEN
-        RAISE NOTICE USING MESSAGE = CASE undecided
-                WHEN 1 THEN 'idem_resolve_all(): 1 record is left because it could not be decided'
-                ELSE format('idem_resolve_all(): %s records are left because they could not be decided', undecided) END,
-            DETAIL = format('Without their encryption keys: %s. For which the answer is too large: %s.',
-                            coalesce(t ->> 'no_key', '0'), coalesce(t ->> 'too_large', '0')),
-            HINT = 'Call it again when the keys are there, and with an answer that the policies of undecided_scopes allow.';
+    IF n.undecided > 0 THEN
+        PERFORM idempotency.tell(CASE n.undecided WHEN 1 THEN 'one_undecided' ELSE 'some_undecided' END, n.undecided::text,
+            idempotency.count_of(t, 'no_key')::text, idempotency.count_of(t, 'too_large')::text);
     END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.tell_what_is_left IS 'tells which records of many were left';
@@ -4271,9 +4212,9 @@ COMMENT ON FUNCTION idempotency.tell_what_is_left IS 'tells which records of man
 CREATE FUNCTION idempotency.found_of(t jsonb, OUT done bigint, OUT running bigint, OUT running_keys jsonb, OUT closed bigint,
                                      OUT closed_scopes jsonb, OUT undecided bigint, OUT undecided_scopes jsonb)
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-SELECT coalesce((t ->> 'done')::bigint, 0), coalesce((t ->> 'running')::bigint, 0), t -> 'running_keys',
-       coalesce((t ->> 'closed')::bigint, 0), t -> 'closed_scopes',
-       coalesce((t ->> 'too_large')::bigint, 0) + coalesce((t ->> 'no_key')::bigint, 0), t -> 'undecided_scopes' $$;
+SELECT idempotency.count_of(t, 'done'), idempotency.count_of(t, 'running'), t -> 'running_keys',
+       idempotency.count_of(t, 'closed'), t -> 'closed_scopes',
+       idempotency.count_of(t, 'too_large') + idempotency.count_of(t, 'no_key'), t -> 'undecided_scopes' $$;
 COMMENT ON FUNCTION idempotency.found_of IS 'counts as a row';
 --; routine idempotency.forget_history
 -- What is left of a principal's history: of keys whose records are gone, and of running ones. Not of
@@ -4284,28 +4225,18 @@ DECLARE
     attempts bigint;
     closed_attempts bigint := 0;
     s record;
-    at integer;
-    entry jsonb;
 BEGIN
     FOR s IN SELECT a.scope, count(*) AS attempts FROM idempotency.attempt a
               WHERE a.principal = forget_history.principal AND idempotency.closure_of(a.scope) IS NOT NULL
               GROUP BY a.scope LOOP
         closed_attempts := closed_attempts + s.attempts;
-        entry := jsonb_build_object('scope', s.scope) || idempotency.why_left('closed', s.scope);
-        SELECT n - 1 INTO at FROM jsonb_array_elements(t -> 'closed_scopes') WITH ORDINALITY e (told, n)
-         WHERE told - '{records,attempts}'::text[] = entry;
-        IF at IS NULL THEN
-            t := jsonb_set(t, '{closed_scopes}', (t -> 'closed_scopes')
-                || (entry || jsonb_build_object('records', 0, 'attempts', s.attempts)));
-        ELSE
-            t := jsonb_set(t, ARRAY['closed_scopes', at::text, 'attempts'], to_jsonb(s.attempts));
-        END IF;
+        t := jsonb_set(t, '{closed_scopes}', idempotency.with_scope(t -> 'closed_scopes', 'closed', s.scope, 0, s.attempts));
     END LOOP;
     DELETE FROM idempotency.attempt a WHERE a.principal = forget_history.principal AND idempotency.closure_of(a.scope) IS NULL;
     GET DIAGNOSTICS attempts = ROW_COUNT;
-    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('forgotten', coalesce((t ->> 'done')::bigint, 0),
-        'attempts', attempts, 'running', coalesce((t ->> 'running')::bigint, 0),
-        'closed', coalesce((t ->> 'closed')::bigint, 0), 'closed_attempts', closed_attempts), reason => reason, erased => true);
+    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('forgotten', idempotency.count_of(t, 'done'),
+        'attempts', attempts, 'running', idempotency.count_of(t, 'running'), 'closed', idempotency.count_of(t, 'closed'),
+        'closed_attempts', closed_attempts), reason => reason, erased => true);
     t := t || jsonb_build_object('closed_attempts', closed_attempts);
 END $$;
 COMMENT ON FUNCTION idempotency.forget_history IS 'what is left of a principal''s history: of keys whose records are gone, and of running ones';
@@ -4314,21 +4245,12 @@ COMMENT ON FUNCTION idempotency.forget_history IS 'what is left of a principal''
 CREATE FUNCTION idempotency.is_erased(t jsonb, tell boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    n bigint[] := ARRAY[coalesce((t ->> 'running')::bigint, 0), coalesce((t ->> 'open')::bigint, 0),
-                        coalesce((t ->> 'closed')::bigint, 0), coalesce((t ->> 'closed_attempts')::bigint, 0)];
+    n bigint[] := ARRAY(SELECT idempotency.count_of(t, w) FROM unnest('{running,open,closed,closed_attempts}'::text[]) w);
 BEGIN
     IF tell AND n[2] > 0 THEN
-        RAISE NOTICE USING MESSAGE = CASE n[2]
-                WHEN 1 THEN 'idem_forget_principal(): 1 transaction is open that may write such records'
-                ELSE format('idem_forget_principal(): %s transactions are open that may write such records', n[2]) END,
-            DETAIL = 'The call has waited for 10 seconds.',
-            HINT = 'Call it again when the transactions that are open now have ended.';
+        PERFORM idempotency.tell(CASE n[2] WHEN 1 THEN 'one_open' ELSE 'some_open' END, n[2]::text);
     END IF;
-    IF tell AND n <> '{0,0,0,0}' THEN
-        RAISE WARNING USING MESSAGE = 'idem_forget_principal(): the principal is not completely erased',
-            DETAIL = format('%s records are being executed. %s records and %s attempts are in scopes that are closed to the current user, or closed because their policy is not valid.', n[1], n[3], n[4]),
-            HINT = 'Call it again when the executions have ended, as a member of the roles in closed_scopes, or when the policies are valid again.';
-    END IF;
+    IF tell AND n <> '{0,0,0,0}' THEN PERFORM idempotency.tell('not_erased', n[1]::text, n[3]::text, n[4]::text); END IF;
     RETURN n = '{0,0,0,0}';
 END $$;
 COMMENT ON FUNCTION idempotency.is_erased IS 'whether nothing of a principal is left';
@@ -4337,9 +4259,8 @@ COMMENT ON FUNCTION idempotency.is_erased IS 'whether nothing of a principal is 
 CREATE FUNCTION idempotency.check_forget(principal text, reason text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM idempotency.check_writable('idem_forget_principal()');
-    PERFORM idempotency.check_name(principal, 'principal'), idempotency.check_reason(reason);
-    PERFORM idempotency.check_batch_size(batch_size);
+    PERFORM idempotency.check_writable('idem_forget_principal()'), idempotency.check_name(principal, 'principal'),
+            idempotency.check_reason(reason), idempotency.check_batch_size(batch_size);
 END $$;
 COMMENT ON FUNCTION idempotency.check_forget IS 'checks the arguments of idem_forget_principal';
 --; routine idempotency.options
@@ -4498,8 +4419,8 @@ DECLARE
 BEGIN
     SELECT * INTO p FROM idempotency.problems() x WHERE x.word = of_word;
     IF NOT FOUND THEN
-        PERFORM idempotency.refuse(format('invalid outcome: "%s"', of_word), NULL,
-            format('Use one of %s.', (SELECT string_agg(x.word, ', ') FROM idempotency.problems() x)));
+        PERFORM idempotency.refuse('wrong_word', 'outcome', of_word,
+            (SELECT string_agg(x.word, ', ') FROM idempotency.problems() x));
     END IF;
     RETURN CASE WHEN p.status IS NOT NULL THEN
         jsonb_build_object('type', p.type, 'title', p.title, 'status', p.status, 'detail', p.detail)
@@ -4547,9 +4468,8 @@ BEGIN
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal, true);
-    a := idempotency.answer(idempotency.question_of('idem_begin()', key COLLATE "C", scope, principal, request, method, path, exclude,
-        fingerprint, NULL, ttl, lease, wait, first_sent, derive, hold, same_statement, transactional, holder,
-        statement_snapshot));
+    a := idempotency.answer(idempotency.question_of('idem_begin()', key COLLATE "C", scope, principal, statement_snapshot, ttl, wait,
+        same_statement, lease, holder, request, method, path, fingerprint, first_sent, NULL, exclude, derive, hold, transactional));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END
 $body$;
@@ -4764,15 +4684,9 @@ CREATE FUNCTION @extschema@.idem_extend(
 ) RETURNS timestamptz
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
-DECLARE
-    span bigint;
-    claim record;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    span := idempotency.checked_span(lease, 'lease');
-    claim := idempotency.find_claim('idem_extend()', key COLLATE "C", scope, principal, token);
-    PERFORM idempotency.require_lease(claim);
-    RETURN idempotency.prolong(claim, claim.r, span);
+    RETURN idempotency.prolong('idem_extend()', key COLLATE "C", scope, principal, token, lease);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_extend IS 'heartbeat: extend the lease of a claim; returns its new end';
@@ -4789,21 +4703,9 @@ CREATE FUNCTION @extschema@.idem_checkpoint(
 ) RETURNS timestamptz
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
-DECLARE
-    span bigint;
-    claim record;
-    r idempotency.record;
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal),
-            idempotency.check_name(recovery_point, 'recovery_point');
-    span := idempotency.checked_span(lease, 'lease');
-    claim := idempotency.find_claim('idem_checkpoint()', key COLLATE "C", scope, principal, token);
-    PERFORM idempotency.require_lease(claim);
-    r := claim.r;
-    PERFORM idempotency.check_size('state', state::text, greatest((claim.p).max_body_bytes, r.body_limit));
-    r.recovery_point := recovery_point;
-    r.state := state;
-    RETURN idempotency.prolong(claim, r, span);
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
+    RETURN idempotency.prolong('idem_checkpoint()', key COLLATE "C", scope, principal, token, lease, recovery_point, state);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_checkpoint
@@ -4828,11 +4730,11 @@ BEGIN
     claim := idempotency.find_claim('idem_release()', key COLLATE "C", scope, principal, token);
     r := claim.r;
     IF claim.open AND r.open_claim = 'r' THEN
-        PERFORM idempotency.raise_own_operation();
+        PERFORM idempotency.refuse('own_operation');
     ELSIF claim.ended THEN
         RETURN false;
     ELSIF r.status <> 'i' THEN
-        PERFORM idempotency.raise_no_lease(r.status);
+        PERFORM idempotency.refuse(CASE r.status WHEN 'u' THEN 'ended_unknown' ELSE 'used_up' END);
     END IF;
     IF claim.open AND r.before IS NOT NULL THEN
         r := idempotency.unpacked((claim.r).before);
@@ -4840,7 +4742,7 @@ BEGIN
         IF r.status = 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
         r.open_claim := 'g';
         IF NOT idempotency.replace_record(r, claim.r, any_lease => true) THEN
-            PERFORM idempotency.raise_overtaken();
+            PERFORM idempotency.refuse('overtaken');
         END IF;
     ELSIF claim.open OR r.attempt = 1 THEN
         IF NOT claim.open THEN PERFORM idempotency.keep_attempt(claim.p, r, 'released'); END IF;
@@ -4890,8 +4792,7 @@ BEGIN
         IF claim.outcome IS NOT NULL THEN RETURN claim.outcome = 'execute'; END IF;
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    q := idempotency.question_of('idem_once()', key COLLATE "C", scope, principal, NULL, NULL, NULL, NULL, NULL, NULL, ttl, NULL, wait,
-        NULL, NULL, false, same_statement, false, NULL, statement_snapshot);
+    q := idempotency.question_of('idem_once()', key COLLATE "C", scope, principal, statement_snapshot, ttl, wait, same_statement);
     q.without_request := true;
     q.once := true;
     q.wait := coalesce(q.wait, 9000000000000000000);
@@ -4903,20 +4804,13 @@ BEGIN
     ELSIF outcome IN ('replay', 'expired', 'mismatch') THEN
         RETURN false;
     ELSIF outcome IN ('exhausted', 'unknown') THEN
-        PERFORM idempotency.refuse('the record of this key is ' || outcome, 'No call executes it again.',
-                                   'An operator can decide with idem_resolve.', '55000');
+        PERFORM idempotency.refuse('not_repeated', outcome);
     ELSIF outcome = 'retry_later' THEN
-        PERFORM idempotency.refuse('the last execution of this key failed and may not be repeated yet',
-                                   'The pause before its next attempt has not ended.', 'Retry later.', '55P03');
+        PERFORM idempotency.refuse('in_pause');
     ELSIF a.reason = 'own_claim' THEN
-        PERFORM idempotency.raise_own_claim_open();
-    ELSIF a.gave_way THEN
-        PERFORM idempotency.refuse('waiting for the lease of this key may be a deadlock',
-            'Another session waits for a lock of this transaction, and may be the holder of the lease.',
-            'Roll back and retry the transaction.', '40P01');
+        PERFORM idempotency.refuse('own_claim');
     END IF;
-    PERFORM idempotency.refuse('another execution of this key has not ended',
-        'The other execution may still succeed or fail.', 'Retry later, or allow a longer wait.', '55P03');
+    PERFORM idempotency.refuse(CASE WHEN a.gave_way THEN 'may_deadlock' ELSE 'not_ended' END);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_once
@@ -4942,14 +4836,9 @@ DECLARE
     one record;
     waiting text[] := '{}';
     fresh text[] := '{}';
-    written text[];
 BEGIN
-    IF keys IS NULL THEN
-        PERFORM idempotency.refuse('keys must not be null', NULL, 'Pass a value.', '22004');
-    ELSIF cardinality(keys) > 1000 THEN
-        PERFORM idempotency.refuse('too many elements in keys', format('There are %s; 1000 are allowed.', cardinality(keys)),
-            'Split the keys over several calls.', '54000');
-    END IF;
+    PERFORM idempotency.check_given('keys', keys IS NOT NULL);
+    IF cardinality(keys) > 1000 THEN PERFORM idempotency.refuse('too_many_keys', cardinality(keys)::text); END IF;
     PERFORM idempotency.check_list(keys, 'keys');
     PERFORM idempotency.check_identity(k COLLATE "C", scope, principal) FROM unnest(keys || '{none}'::text[]) k;
     PERFORM idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(wait, 'wait', 1, true);
@@ -4969,19 +4858,13 @@ BEGIN
             waiting := waiting || one.key;
             CONTINUE;
         END IF;
-        written := ARRAY(SELECT idempotency.insert_completed(waiting, scope, principal, terms));
-        fresh := fresh || written || ARRAY(
-            SELECT w FROM unnest(waiting) w WHERE w <> ALL (written)
-               AND @extschema@.idem_once(w, scope, principal, ttl, wait, same_statement, statement_snapshot));
+        fresh := fresh || idempotency.complete_together(waiting, scope, principal, terms, ttl, wait, statement_snapshot);
         waiting := '{}';
         IF @extschema@.idem_once(one.key, scope, principal, ttl, wait, same_statement, statement_snapshot) THEN
             fresh := fresh || one.key;
         END IF;
     END LOOP;
-    written := ARRAY(SELECT idempotency.insert_completed(waiting, scope, principal, terms));
-    fresh := fresh || written || ARRAY(
-        SELECT w FROM unnest(waiting) w WHERE w <> ALL (written)
-           AND @extschema@.idem_once(w, scope, principal, ttl, wait, same_statement, statement_snapshot));
+    fresh := fresh || idempotency.complete_together(waiting, scope, principal, terms, ttl, wait, statement_snapshot);
     RETURN QUERY SELECT k.key FROM unnest(keys) WITH ORDINALITY k (key, place)
                   WHERE k.key = ANY (fresh) GROUP BY k.key ORDER BY min(k.place);
 END
@@ -5091,11 +4974,8 @@ DECLARE
     r idempotency.record;
 BEGIN
     PERFORM idempotency.check_name(scope, 'scope', true);
-    IF max_claims IS NULL THEN
-        PERFORM idempotency.refuse('max_claims must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
-    PERFORM idempotency.check_number(max_claims, 'max_claims', 1, 1000);
-    PERFORM idempotency.checked_span(lease, 'lease');
+    PERFORM idempotency.check_given('max_claims', max_claims IS NOT NULL),
+            idempotency.check_number(max_claims, 'max_claims', 1, 1000), idempotency.checked_span(lease, 'lease');
     IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
     PERFORM idempotency.check_writable('idem_claim_due()');
     scopes := ARRAY(SELECT s FROM unnest(idempotency.active_scopes(scope COLLATE "C")) s
@@ -5105,11 +4985,9 @@ BEGIN
         FOR found IN SELECT * FROM idempotency.due_records(scopes, since_after, now, batch) LOOP
             looked := looked + 1;
             since_after := found.since;
-            IF idempotency.snapshot_is_fixed() THEN
-                r := idempotency.claim_if_seen(found.found_key, found.found_scope, found.found_principal, lease, holder);
-            ELSE
-                r := idempotency.claim_if_due(found.found_key, found.found_scope, found.found_principal, lease, holder);
-            END IF;
+            r := CASE WHEN idempotency.snapshot_is_fixed()
+                      THEN idempotency.claim_if_seen(found.found_key, found.found_scope, found.found_principal, lease, holder)
+                      ELSE idempotency.claim_if_due(found.found_key, found.found_scope, found.found_principal, lease, holder) END;
             CONTINUE WHEN r.token IS NULL;
             RETURN NEXT ROW(r.key, r.scope, r.principal, r.token, r.attempt, r.operation, r.method, r.path, r.request,
                 r.recovery_point, r.state, r.error, r.created_at, r.lease_until)::@extschema@.idem_due;
@@ -5145,37 +5023,24 @@ DECLARE
     p idempotency.in_force;
     r idempotency.record;
     status "char";
-    word text;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
-    IF even_if_running AND action <> 'release' THEN
-        PERFORM idempotency.refuse('invalid even_if_running',
-            'Only a release can meet a holder that is still running.', 'Omit it.');
-    END IF;
+    IF even_if_running AND action <> 'release' THEN PERFORM idempotency.refuse('not_a_release'); END IF;
     PERFORM idempotency.check_not_own(key COLLATE "C", scope, principal), idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
     PERFORM idempotency.require_reason(p, reason);
     r := idempotency.locked_record(key COLLATE "C", scope, principal);
-    IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
+    IF r.token IS NULL THEN PERFORM idempotency.refuse('no_claim'); END IF;
     PERFORM idempotency.check_readable(r);
     IF action = 'release' AND even_if_running IS NOT TRUE AND idempotency.lives(r, clock_timestamp()) THEN
-        PERFORM idempotency.refuse('the key is being executed',
-            format('Its holder is %s. The lease ends at %s.',
-                   coalesce('"' || r.holder || '"', 'the backend ' || r.backend_pid, 'not named'), r.lease_until),
-            'Wait for the end of the lease. If the holder has certainly stopped, pass even_if_running => true.', '55006');
+        PERFORM idempotency.refuse('executing',
+            coalesce('"' || r.holder || '"', 'the backend ' || r.backend_pid, 'not named'), r.lease_until::text);
     END IF;
     status := idempotency.status_now(r);
-    word := idempotency.status_word(status);
-    IF action = 'reopen' AND NOT idempotency.is_for(action, status) THEN
-        PERFORM idempotency.refuse(format('the record of this key is %s', word),
-            'Only a failed or exhausted record can be reopened.',
-            'Use action "release" for a record that is not final.', '55000');
-    ELSIF NOT idempotency.is_for(action, status) THEN
-        PERFORM idempotency.refuse(format('the record of this key is already %s', word),
-            'Clients may have this result already, so it cannot be changed.',
-            'Use action "reopen" to execute a failed record again, or idem_forget to remove the record.', '55000');
+    IF NOT idempotency.is_for(action, status) THEN
+        PERFORM idempotency.refuse(CASE action WHEN 'reopen' THEN 'not_failed' ELSE 'is_final' END, idempotency.status_word(status));
     END IF;
     PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, 'UTF8'), headers, error, reason);
     RETURN true;
@@ -5223,13 +5088,10 @@ DECLARE
     own boolean;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, request, method, path, NULL,
-        fingerprint, NULL, ttl, lease, wait, first_sent, NULL, false, false, false, NULL, NULL);
+    q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, NULL, ttl, wait, false, lease, NULL, request,
+        method, path, fingerprint, first_sent);
     q.without_request := true;
-    IF show_values THEN
-        PERFORM idempotency.refuse('values of requests are not shown without the module', NULL,
-            'Omit show_values, and compare the column request of idempotency.records.', '0A000');
-    END IF;
+    IF show_values THEN PERFORM idempotency.refuse('no_values'); END IF;
     p := idempotency.policy_for(scope COLLATE "C");
     q := idempotency.settle(q, p);
     lock := idempotency.lock_of(q.key, q.scope, q.principal);
@@ -5251,14 +5113,10 @@ BEGIN
             q.fingerprint := NULL;  -- taken to be the record's own
         END IF;
     END IF;
-    IF own THEN
-        reason := CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END;
-    ELSE
-        reason := idempotency.reason_for(r, q, p, at);
-        IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
-           AND other.virtualtransaction IS NOT NULL THEN
-            reason := 'held';
-        END IF;
+    reason := idempotency.reason_for(r, q, p, at);
+    IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
+       AND other.virtualtransaction IS NOT NULL THEN
+        reason := 'held';
     END IF;
     IF own THEN
         holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid())
@@ -5286,22 +5144,14 @@ BEGIN
         END IF;
     END IF;
     no_request := q.fingerprint IS NULL AND incomparable IS NULL;
-    notes := array_remove(ARRAY[
-        CASE WHEN standby THEN 'This is a standby: transactions of the primary that hold the key '
-            'and sessions of claims with hold cannot be seen here.' END,
-        CASE WHEN holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN
-            'The record is the newest committed one; the transaction that holds the key may replace it.' END,
-        CASE WHEN no_request AND r.token IS NOT NULL THEN
-            'The call has no request and no fingerprint, so the request is assumed to be the record''s.' END,
-        CASE incomparable
-            WHEN 'digest' THEN 'One of the two fingerprints is a digest from the caller, '
-                'so they cannot be compared, and the request is assumed to be the record''s.'
-            WHEN 'method_and_path' THEN 'Only one of the two fingerprints has a method or path, '
-                'so they cannot be compared, and the request is assumed to be the record''s.' END,
-        CASE WHEN no_request AND p.fingerprint_required THEN
-            'Here, idem_begin refuses a call without request and fingerprint (fingerprint_required).' END,
-        CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN
-            'idem_begin first waits, as long as the policy''s wait says.' END], NULL);
+    notes := ARRAY(SELECT m.message FROM unnest(ARRAY[
+        CASE WHEN standby THEN 'note_standby' END,
+        CASE WHEN holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN 'note_holder' END,
+        CASE WHEN no_request AND r.token IS NOT NULL THEN 'note_no_request' END,
+        'note_' || incomparable,
+        CASE WHEN no_request AND p.fingerprint_required THEN 'note_required' END,
+        CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN 'note_wait' END
+        ]) WITH ORDINALITY n (word, place) JOIN idempotency.messages() m USING (word) ORDER BY n.place);
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
@@ -5341,6 +5191,9 @@ CREATE FUNCTION @extschema@.idem_attempts(
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     PERFORM idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.refuse('sealed', a.sealed_by) FROM idempotency.attempt a
+      WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
+        AND a.principal = idem_attempts.principal COLLATE "C" AND a.sealed_by IS NOT NULL;
     RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
                         a.retained_until, a.sealed_by
       FROM idempotency.attempt a
@@ -5369,10 +5222,7 @@ BEGIN
             idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason);
     r := idempotency.locked_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN RETURN false; END IF;
-    IF idempotency.lives(r, clock_timestamp()) THEN
-        PERFORM idempotency.refuse('the key is being executed', 'The lease of its claim has not expired.',
-                                   'Wait for it, or end it with idem_resolve.', '55006');
-    END IF;
+    IF idempotency.lives(r, clock_timestamp()) THEN PERFORM idempotency.refuse('leased'); END IF;
     PERFORM idempotency.remove_for_good(r, reason, false);
     RETURN true;
 END
@@ -5617,8 +5467,7 @@ CREATE FUNCTION @extschema@.idem_audit_verify(link text DEFAULT NULL)
     AS $body$
 BEGIN
     IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
-        PERFORM idempotency.refuse('invalid link', 'It is not a number, a colon and 64 hexadecimal digits.',
-                                   'Pass what follows "audit=" in a line of the server log.');
+        PERFORM idempotency.refuse('wrong_link');
     END IF;
     RETURN QUERY SELECT f.* FROM idempotency.faults_of_audit(link) f;
 END
@@ -5747,25 +5596,18 @@ DECLARE
     name text;
 BEGIN
     before := idempotency.begin_change('idem_policy_alter()', scope_pattern COLLATE "C", reason);
-    IF before IS NULL THEN
-        PERFORM idempotency.refuse('there is no policy with this scope_pattern',
-            'Policies are found by their exact pattern.', 'Create one with idem_policy_set.', '42704');
-    END IF;
+    IF before IS NULL THEN PERFORM idempotency.refuse('no_policy'); END IF;
     SELECT * INTO p FROM idempotency.policy t WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C";
     -- As JSON each option has its name: intervals go through text, which keeps all of their fields.
     given := jsonb_strip_nulls(to_jsonb(
         ROW(NULL, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base, retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required, store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, idempotency.name_of_role(allowed_role), keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, NULL)::idempotency.policy));
     FOREACH name IN ARRAY coalesce(idempotency.check_list(unset, 'unset'), '{}') LOOP
-        IF NOT EXISTS (SELECT FROM idempotency.policy_options() o WHERE o.option = name) THEN
-            PERFORM idempotency.refuse('invalid unset', format('"%s" is not an option.', name),
-                                       'Use the names of this function''s arguments.');
-        ELSIF given ? name THEN
-            PERFORM idempotency.refuse('invalid unset', format('"%s" also has a value.', name),
-                                       'Give an option a value, or unset it.');
+        IF given ? name OR NOT EXISTS (SELECT FROM idempotency.policy_options() o WHERE o.option = name) THEN
+            PERFORM idempotency.refuse(CASE WHEN given ? name THEN 'option_has_value' ELSE 'no_option' END, name);
         END IF;
-        p := jsonb_populate_record(p, jsonb_build_object(name, NULL));
     END LOOP;
-    p := jsonb_populate_record(p, given);
+    p := jsonb_populate_record(p,
+        coalesce((SELECT jsonb_object_agg(u, NULL) FROM unnest(unset) u), '{}') || given);
     PERFORM idempotency.write_policy(p, 'policy_alter', true, before, reason);
 END
 $body$;
@@ -5915,9 +5757,7 @@ CREATE FUNCTION @extschema@.idem_key(VARIADIC parts text[]) RETURNS text
     AS $body$
 BEGIN
     PERFORM idempotency.check_given('parts', parts IS NOT NULL), idempotency.check_list(parts, 'parts');
-    IF cardinality(parts) = 0 THEN
-        PERFORM idempotency.check_number(0, 'number of parts', 1, 1000);
-    END IF;
+    IF cardinality(parts) = 0 THEN PERFORM idempotency.check_number(0, 'number of parts', 1, 1000); END IF;
     RETURN idempotency.joined(parts);
 END
 $body$;
@@ -5933,14 +5773,10 @@ DECLARE
 BEGIN
     PERFORM idempotency.check_given('event_type', event_type IS NOT NULL),
             idempotency.check_given('resource_id', resource_id IS NOT NULL),
-            idempotency.check_given('updated_at', updated_at IS NOT NULL),
-            idempotency.check_moment(updated_at, 'updated_at');
+            idempotency.check_given('updated_at', updated_at IS NOT NULL), idempotency.check_moment(updated_at, 'updated_at');
     micros := ((updated_at AT TIME ZONE 'UTC')::date - '1970-01-01'::date) * 86400000000::numeric
               + extract(epoch FROM (updated_at AT TIME ZONE 'UTC')::time) * 1000000;
-    IF micros > 9223372036854775807 THEN
-        RAISE EXCEPTION USING ERRCODE = '22008', MESSAGE = 'updated_at out of range',
-            DETAIL = 'Its microseconds since 1970 do not fit into 64 bits.';
-    END IF;
+    IF micros > 9223372036854775807 THEN PERFORM idempotency.refuse('out_of_range'); END IF;
     id := idempotency.joined(ARRAY[event_type, resource_id, micros::bigint::text]);
     RETURN CASE WHEN idempotency.name_fault(id, false) IS NULL THEN id
                 ELSE encode(sha256(convert_to(id, getdatabaseencoding())), 'hex') END;

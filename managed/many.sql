@@ -29,24 +29,34 @@ END $$;
 CREATE FUNCTION idempotency.tally(INOUT t jsonb, word text, scope text, principal text, key text)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    entry jsonb;
-    list text := CASE word WHEN 'closed' THEN 'closed_scopes' ELSE 'undecided_scopes' END;
-    at integer;
+    list constant text := CASE word WHEN 'closed' THEN 'closed_scopes' ELSE 'undecided_scopes' END;
 BEGIN
-    t := jsonb_set(t, ARRAY[word], to_jsonb(coalesce((t ->> word)::bigint, 0) + 1));
+    t := jsonb_set(t, ARRAY[word], to_jsonb(idempotency.count_of(t, word) + 1));
     IF word = 'running' AND jsonb_array_length(t -> 'running_keys') < 100 THEN
         t := jsonb_set(t, '{running_keys}', (t -> 'running_keys')
             || jsonb_build_object('scope', scope, 'principal', principal, 'key', key));
     ELSIF word IN ('closed', 'no_key', 'too_large') THEN
-        entry := jsonb_build_object('scope', scope) || idempotency.why_left(word, scope);
-        SELECT n - 1 INTO at FROM jsonb_array_elements(t -> list) WITH ORDINALITY e (told, n)
-         WHERE told - '{records,attempts}'::text[] = entry;
-        IF at IS NOT NULL THEN
-            t := jsonb_set(t, ARRAY[list, at::text, 'records'], to_jsonb((t #>> ARRAY[list, at::text, 'records'])::bigint + 1));
-        ELSIF jsonb_array_length(t -> list) < 100 THEN
-            t := jsonb_set(t, ARRAY[list], (t -> list) || (entry || '{"records": 1}'));
-        END IF;
+        t := jsonb_set(t, ARRAY[list], idempotency.with_scope(t -> list, word, scope, 1));
     END IF;
+END $$;
+
+-- What was counted by a word.
+CREATE FUNCTION idempotency.count_of(t jsonb, word text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+SELECT coalesce((t ->> word)::bigint, 0) $$;
+
+-- A list of scopes with more records of one, or with its attempts. It names 100 scopes with records.
+CREATE FUNCTION idempotency.with_scope(list jsonb, word text, scope text, records bigint, attempts bigint DEFAULT NULL)
+    RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    entry jsonb := jsonb_build_object('scope', scope) || idempotency.why_left(word, scope);
+    old constant jsonb := (SELECT e FROM jsonb_array_elements(list) e WHERE e - '{records,attempts}'::text[] = entry);
+BEGIN
+    entry := entry || jsonb_build_object('records', idempotency.count_of(old, 'records') + records)
+             || CASE WHEN attempts IS NULL THEN '{}' ELSE jsonb_build_object('attempts', attempts) END;
+    IF old IS NOT NULL THEN
+        RETURN (SELECT jsonb_agg(CASE e WHEN old THEN entry ELSE e END ORDER BY n) FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n));
+    END IF;
+    RETURN CASE WHEN jsonb_array_length(list) < 100 OR attempts IS NOT NULL THEN list || entry ELSE list END;
 END $$;
 
 -- Why a record is left.
@@ -65,8 +75,7 @@ BEGIN
     PERFORM idempotency.check_batch_size(batch_size);
     PERFORM idempotency.check_resolution(action, status_code, body, idempotency.checked_headers(headers), error, reason);
     IF num_nonnulls(scope, principal, status, older_than, holder) = 0 THEN
-        PERFORM idempotency.refuse('no records are selected', 'All of scope, principal, status, older_than and holder are null.',
-                                   'For every record that fits the action, pass scope => ''*''.');
+        PERFORM idempotency.refuse('nothing_selected');
     END IF;
     PERFORM idempotency.checked_span(older_than, 'older_than', 36525, true),
             idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed');
@@ -81,23 +90,14 @@ SELECT idempotency.check_given('batch_size', batch_size IS NOT NULL),
 CREATE FUNCTION idempotency.tell_what_is_left(t jsonb) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    closed bigint := coalesce((t ->> 'closed')::bigint, 0);
-    undecided bigint := coalesce((t ->> 'too_large')::bigint, 0) + coalesce((t ->> 'no_key')::bigint, 0);
+    n record := idempotency.found_of(t);
 BEGIN
-    IF closed > 0 THEN
-        RAISE NOTICE USING MESSAGE = CASE closed
-                WHEN 1 THEN 'idem_resolve_all(): 1 record is unchanged because its scope is closed to the current user'
-                ELSE format('idem_resolve_all(): %s records are unchanged because their scopes are closed to the current user', closed) END,
-            DETAIL = 'Their policies are not valid, or admit only members of roles that do not exist or that the current user is not a member of.',
-            HINT = 'Call it again as a member of the roles in closed_scopes, or when the policies are valid again.';
+    IF n.closed > 0 THEN
+        PERFORM idempotency.tell(CASE n.closed WHEN 1 THEN 'one_closed' ELSE 'some_closed' END, n.closed::text);
     END IF;
-    IF undecided > 0 THEN
-        RAISE NOTICE USING MESSAGE = CASE undecided
-                WHEN 1 THEN 'idem_resolve_all(): 1 record is left because it could not be decided'
-                ELSE format('idem_resolve_all(): %s records are left because they could not be decided', undecided) END,
-            DETAIL = format('Without their encryption keys: %s. For which the answer is too large: %s.',
-                            coalesce(t ->> 'no_key', '0'), coalesce(t ->> 'too_large', '0')),
-            HINT = 'Call it again when the keys are there, and with an answer that the policies of undecided_scopes allow.';
+    IF n.undecided > 0 THEN
+        PERFORM idempotency.tell(CASE n.undecided WHEN 1 THEN 'one_undecided' ELSE 'some_undecided' END, n.undecided::text,
+            idempotency.count_of(t, 'no_key')::text, idempotency.count_of(t, 'too_large')::text);
     END IF;
 END $$;
 
@@ -129,9 +129,9 @@ END
 CREATE FUNCTION idempotency.found_of(t jsonb, OUT done bigint, OUT running bigint, OUT running_keys jsonb, OUT closed bigint,
                                      OUT closed_scopes jsonb, OUT undecided bigint, OUT undecided_scopes jsonb)
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-SELECT coalesce((t ->> 'done')::bigint, 0), coalesce((t ->> 'running')::bigint, 0), t -> 'running_keys',
-       coalesce((t ->> 'closed')::bigint, 0), t -> 'closed_scopes',
-       coalesce((t ->> 'too_large')::bigint, 0) + coalesce((t ->> 'no_key')::bigint, 0), t -> 'undecided_scopes' $$;
+SELECT idempotency.count_of(t, 'done'), idempotency.count_of(t, 'running'), t -> 'running_keys',
+       idempotency.count_of(t, 'closed'), t -> 'closed_scopes',
+       idempotency.count_of(t, 'too_large') + idempotency.count_of(t, 'no_key'), t -> 'undecided_scopes' $$;
 
 -- What is left of a principal's history: of keys whose records are gone, and of running ones. Not of
 -- closed scopes. And a line of the audit without its name.
@@ -141,28 +141,18 @@ DECLARE
     attempts bigint;
     closed_attempts bigint := 0;
     s record;
-    at integer;
-    entry jsonb;
 BEGIN
     FOR s IN SELECT a.scope, count(*) AS attempts FROM idempotency.attempt a
               WHERE a.principal = forget_history.principal AND idempotency.closure_of(a.scope) IS NOT NULL
               GROUP BY a.scope LOOP
         closed_attempts := closed_attempts + s.attempts;
-        entry := jsonb_build_object('scope', s.scope) || idempotency.why_left('closed', s.scope);
-        SELECT n - 1 INTO at FROM jsonb_array_elements(t -> 'closed_scopes') WITH ORDINALITY e (told, n)
-         WHERE told - '{records,attempts}'::text[] = entry;
-        IF at IS NULL THEN
-            t := jsonb_set(t, '{closed_scopes}', (t -> 'closed_scopes')
-                || (entry || jsonb_build_object('records', 0, 'attempts', s.attempts)));
-        ELSE
-            t := jsonb_set(t, ARRAY['closed_scopes', at::text, 'attempts'], to_jsonb(s.attempts));
-        END IF;
+        t := jsonb_set(t, '{closed_scopes}', idempotency.with_scope(t -> 'closed_scopes', 'closed', s.scope, 0, s.attempts));
     END LOOP;
     DELETE FROM idempotency.attempt a WHERE a.principal = forget_history.principal AND idempotency.closure_of(a.scope) IS NULL;
     GET DIAGNOSTICS attempts = ROW_COUNT;
-    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('forgotten', coalesce((t ->> 'done')::bigint, 0),
-        'attempts', attempts, 'running', coalesce((t ->> 'running')::bigint, 0),
-        'closed', coalesce((t ->> 'closed')::bigint, 0), 'closed_attempts', closed_attempts), reason => reason, erased => true);
+    PERFORM idempotency.write_audit('erase', after => jsonb_build_object('forgotten', idempotency.count_of(t, 'done'),
+        'attempts', attempts, 'running', idempotency.count_of(t, 'running'), 'closed', idempotency.count_of(t, 'closed'),
+        'closed_attempts', closed_attempts), reason => reason, erased => true);
     t := t || jsonb_build_object('closed_attempts', closed_attempts);
 END $$;
 
@@ -170,21 +160,12 @@ END $$;
 CREATE FUNCTION idempotency.is_erased(t jsonb, tell boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    n bigint[] := ARRAY[coalesce((t ->> 'running')::bigint, 0), coalesce((t ->> 'open')::bigint, 0),
-                        coalesce((t ->> 'closed')::bigint, 0), coalesce((t ->> 'closed_attempts')::bigint, 0)];
+    n bigint[] := ARRAY(SELECT idempotency.count_of(t, w) FROM unnest('{running,open,closed,closed_attempts}'::text[]) w);
 BEGIN
     IF tell AND n[2] > 0 THEN
-        RAISE NOTICE USING MESSAGE = CASE n[2]
-                WHEN 1 THEN 'idem_forget_principal(): 1 transaction is open that may write such records'
-                ELSE format('idem_forget_principal(): %s transactions are open that may write such records', n[2]) END,
-            DETAIL = 'The call has waited for 10 seconds.',
-            HINT = 'Call it again when the transactions that are open now have ended.';
+        PERFORM idempotency.tell(CASE n[2] WHEN 1 THEN 'one_open' ELSE 'some_open' END, n[2]::text);
     END IF;
-    IF tell AND n <> '{0,0,0,0}' THEN
-        RAISE WARNING USING MESSAGE = 'idem_forget_principal(): the principal is not completely erased',
-            DETAIL = format('%s records are being executed. %s records and %s attempts are in scopes that are closed to the current user, or closed because their policy is not valid.', n[1], n[3], n[4]),
-            HINT = 'Call it again when the executions have ended, as a member of the roles in closed_scopes, or when the policies are valid again.';
-    END IF;
+    IF tell AND n <> '{0,0,0,0}' THEN PERFORM idempotency.tell('not_erased', n[1]::text, n[3]::text, n[4]::text); END IF;
     RETURN n = '{0,0,0,0}';
 END $$;
 
@@ -192,9 +173,8 @@ END $$;
 CREATE FUNCTION idempotency.check_forget(principal text, reason text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM idempotency.check_writable('idem_forget_principal()');
-    PERFORM idempotency.check_name(principal, 'principal'), idempotency.check_reason(reason);
-    PERFORM idempotency.check_batch_size(batch_size);
+    PERFORM idempotency.check_writable('idem_forget_principal()'), idempotency.check_name(principal, 'principal'),
+            idempotency.check_reason(reason), idempotency.check_batch_size(batch_size);
 END $$;
 
 -- A look shows a claim only when it is committed. So transactions that may have one are waited for, and

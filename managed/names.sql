@@ -1,15 +1,41 @@
 -- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp).
 
+-- The texts of errors and notices, by the words of the file "messages".
+CREATE FUNCTION idempotency.messages(OUT word text, OUT code text, OUT message text, OUT detail text, OUT hint text)
+    RETURNS SETOF record LANGUAGE sql IMMUTABLE AS $$
+VALUES /*MESSAGES*/ $$;
+
+-- A message with its arguments in it.
+CREATE FUNCTION idempotency.message(of_word text, args text[], OUT code text, OUT message text, OUT detail text, OUT hint text)
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT m.code, format(m.message, VARIADIC args), format(m.detail, VARIADIC args), format(m.hint, VARIADIC args)
+  FROM idempotency.messages() m WHERE m.word = of_word $$;
+
 -- Raises an error.
-CREATE FUNCTION idempotency.refuse(what text, detail text, hint text, code text DEFAULT '22023') RETURNS void
-    LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.refuse(word text, VARIADIC args text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    m record := idempotency.message(word, args);
 BEGIN
-    IF detail IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, HINT = hint;
-    ELSIF hint IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail;
+    IF coalesce(m.detail, m.hint) IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = m.code, MESSAGE = m.message;
+    ELSIF m.detail IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = m.code, MESSAGE = m.message, HINT = m.hint;
+    ELSIF m.hint IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = m.code, MESSAGE = m.message, DETAIL = m.detail;
     END IF;
-    RAISE EXCEPTION USING ERRCODE = code, MESSAGE = what, DETAIL = detail, HINT = hint;
+    RAISE EXCEPTION USING ERRCODE = m.code, MESSAGE = m.message, DETAIL = m.detail, HINT = m.hint;
+END $$;
+
+-- Tells a notice, or a warning, as its SQLSTATE says.
+CREATE FUNCTION idempotency.tell(word text, VARIADIC args text[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    m record := idempotency.message(word, args);
+BEGIN
+    IF m.code = '01000' THEN
+        RAISE WARNING USING MESSAGE = m.message, DETAIL = m.detail, HINT = m.hint;
+    ELSE
+        RAISE NOTICE USING MESSAGE = m.message, DETAIL = m.detail, HINT = m.hint;
+    END IF;
 END $$;
 
 -- Microseconds; a month has 30 days, and a day 24 hours.
@@ -46,9 +72,9 @@ BEGIN
                   WHEN us = 0 AND NOT zero_allowed THEN 'It is zero.'
                   WHEN us > longest_days * 86400000000 THEN 'It is too long.' END;
     IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || what, fault, format('Use an interval %s %s %s.',
-            CASE WHEN zero_allowed THEN 'from zero to' ELSE 'greater than zero and at most' END, longest_days,
-            CASE longest_days WHEN 1 THEN 'day' ELSE 'days' END));
+        PERFORM idempotency.refuse('wrong_span', what, fault,
+            CASE WHEN zero_allowed THEN 'from zero to' ELSE 'greater than zero and at most' END, longest_days::text,
+            CASE longest_days WHEN 1 THEN 'day' ELSE 'days' END);
     END IF;
     RETURN us;
 END $$;
@@ -56,18 +82,20 @@ END $$;
 -- Refuses null where a value is needed.
 CREATE FUNCTION idempotency.check_given(what text, given boolean) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF NOT given THEN
-        PERFORM idempotency.refuse(what || ' must not be null', NULL, 'Pass a value.', '22004');
-    END IF;
+    IF NOT given THEN PERFORM idempotency.refuse('is_null', what, 'Pass a value.'); END IF;
 END $$;
+
+-- Why a text is too long, or more than a line; null: it is not.
+CREATE FUNCTION idempotency.text_fault(given text, most integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN length(given) > most THEN format('It has %s characters; %s are allowed.', length(given), most)
+            WHEN given ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.' END $$;
 
 -- The fault of a name; null: none.
 CREATE FUNCTION idempotency.name_fault(name text, may_be_empty boolean) RETURNS text
     LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN name = '' THEN CASE WHEN NOT may_be_empty THEN 'It is empty.' END
-            WHEN length(name) > 255 THEN format('It has %s characters; 255 are allowed.', length(name))
-            WHEN name ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
-            WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END $$;
+            ELSE coalesce(idempotency.text_fault(name, 255),
+                          CASE WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END) END $$;
 
 -- An argument that names something.
 CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolean DEFAULT false) RETURNS text
@@ -76,12 +104,10 @@ DECLARE
     fault text := idempotency.name_fault(name, may_be_empty);
 BEGIN
     IF name IS NULL THEN
-        PERFORM idempotency.refuse(what || ' must not be null', NULL,
-            CASE WHEN may_be_empty THEN 'Omit the argument to get its default.' ELSE 'Pass a value.' END, '22004');
+        PERFORM idempotency.refuse('is_null', what,
+            CASE WHEN may_be_empty THEN 'Omit the argument to get its default.' ELSE 'Pass a value.' END);
     ELSIF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || what, fault, CASE what
-            WHEN 'key' THEN 'Send a key that the client made for this one request, such as a UUID.'
-            ELSE format('A %s has at most 255 characters and no control characters.', what) END);
+        PERFORM idempotency.refuse(CASE what WHEN 'key' THEN 'wrong_key' ELSE 'wrong_name' END, what, fault);
     END IF;
     RETURN name;
 END $$;
@@ -97,30 +123,20 @@ CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text,
     RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF idempotency.is_plain_identity(key, scope, principal) THEN RETURN; END IF;
-    IF key IS NULL AND NOT key_may_be_null THEN
-        PERFORM idempotency.check_name(key, 'key');
-    END IF;
-    PERFORM idempotency.check_name(scope, 'scope', true);
-    PERFORM idempotency.check_name(principal, 'principal', true);
-    IF key IS NOT NULL THEN
-        PERFORM idempotency.check_name(key, 'key');
-    END IF;
+    IF key IS NULL AND NOT key_may_be_null THEN PERFORM idempotency.check_name(key, 'key'); END IF;
+    PERFORM idempotency.check_name(scope, 'scope', true), idempotency.check_name(principal, 'principal', true);
+    IF key IS NOT NULL THEN PERFORM idempotency.check_name(key, 'key'); END IF;
     IF octet_length(concat(key, scope, principal)) > 2600 THEN
-        PERFORM idempotency.refuse('key, scope and principal are too long together',
-            format('They have %s bytes; 2600 are allowed.', octet_length(concat(key, scope, principal))),
-            'Use shorter values, or characters of fewer bytes.', '54000');
+        PERFORM idempotency.refuse('too_long_together', octet_length(concat(key, scope, principal))::text);
     END IF;
 END $$;
 
 -- The reason of a decision.
 CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+    fault constant text := idempotency.text_fault(reason, 1000);
 BEGIN
-    IF length(reason) > 1000 THEN
-        PERFORM idempotency.refuse('invalid reason',
-            format('It has %s characters; 1000 are allowed.', length(reason)), 'Write the reason in one line.');
-    ELSIF reason ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN
-        PERFORM idempotency.refuse('invalid reason', 'It contains a control character.', 'Write the reason in one line.');
-    END IF;
+    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_reason', fault); END IF;
     RETURN reason;
 END $$;
 
@@ -128,9 +144,7 @@ END $$;
 CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    IF NOT isfinite(moment) THEN
-        PERFORM idempotency.refuse('invalid ' || what, 'It is infinite.', 'Use a finite timestamp.');
-    END IF;
+    IF NOT isfinite(moment) THEN PERFORM idempotency.refuse('infinite', what); END IF;
     RETURN moment;
 END $$;
 
@@ -139,8 +153,7 @@ CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF number < lowest OR number > highest THEN
-        PERFORM idempotency.refuse(format('invalid %s: %s', what, number), NULL,
-                                   format('Use a number from %s to %s.', lowest, highest));
+        PERFORM idempotency.refuse('wrong_number', what, number::text, lowest::text, highest::text);
     END IF;
 END $$;
 
@@ -148,11 +161,9 @@ END $$;
 CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF cardinality(list) > 1000 THEN
-        PERFORM idempotency.refuse('too many elements in ' || what,
-            format('There are %s; 1000 are allowed.', cardinality(list)), NULL, '54000');
+        PERFORM idempotency.refuse('too_many_elements', what, cardinality(list)::text);
     ELSIF array_position(list, NULL) IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || what, 'One of its elements is null.',
-                                   'Remove it, or use an empty string.', '22004');
+        PERFORM idempotency.refuse('null_element', what);
     END IF;
     RETURN list;
 END $$;
@@ -161,9 +172,7 @@ END $$;
 CREATE FUNCTION idempotency.check_writable(function text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
-        RAISE EXCEPTION USING ERRCODE = '25006', MESSAGE = format(
-            CASE WHEN pg_is_in_recovery() THEN 'cannot execute %s during recovery'
-                 ELSE 'cannot execute %s in a read-only transaction' END, function);
+        PERFORM idempotency.refuse(CASE WHEN pg_is_in_recovery() THEN 'in_recovery' ELSE 'read_only' END, function);
     END IF;
 END $$;
 
@@ -175,31 +184,21 @@ SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_s
 CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
-    hint constant text := 'Use an object from header names to strings or arrays of strings.';
     fault text;
 BEGIN
     IF headers IS NULL OR headers = 'null' THEN RETURN NULL; END IF;
-    IF jsonb_typeof(headers) <> 'object' THEN
-        PERFORM idempotency.refuse('invalid headers', 'It is not a JSON object.', hint);
-    END IF;
-    SELECT CASE WHEN h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$'
-                    THEN 'A header''s name is empty or has characters that HTTP does not allow.'
-                WHEN jsonb_typeof(v.value) <> 'string'
-                    THEN 'A header''s value is not a string or an array of strings.'
-                WHEN v.value #>> '{}' ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
-                    THEN 'A header''s value contains a control character.' END
-      INTO fault
-      FROM jsonb_each(headers) h
-      LEFT JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(h.value) WHEN 'array' THEN h.value
-                                             ELSE jsonb_build_array(h.value) END) v ON true
-     ORDER BY 1 LIMIT 1;
-    IF fault IS NULL THEN
-        SELECT 'A header is given twice, in different letter case.' INTO fault
-          FROM jsonb_object_keys(headers) k
-         GROUP BY lower(k COLLATE "C") HAVING count(*) > 1 LIMIT 1;
-    END IF;
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid headers', fault, hint);
-    END IF;
+    fault := CASE WHEN jsonb_typeof(headers) <> 'object' THEN 'It is not a JSON object.' ELSE coalesce(
+        (SELECT CASE WHEN h.key !~ '^[!#$%&''*+.^_`|~0-9A-Za-z-]+$'
+                         THEN 'A header''s name is empty or has characters that HTTP does not allow.'
+                     WHEN jsonb_typeof(v.value) <> 'string' THEN 'A header''s value is not a string or an array of strings.'
+                     WHEN v.value #>> '{}' ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
+                         THEN 'A header''s value contains a control character.' END
+           FROM jsonb_each(headers) h
+           LEFT JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(h.value) WHEN 'array' THEN h.value
+                                                  ELSE jsonb_build_array(h.value) END) v ON true
+          ORDER BY 1 LIMIT 1),
+        (SELECT 'A header is given twice, in different letter case.' FROM jsonb_object_keys(headers) k
+          GROUP BY lower(k COLLATE "C") HAVING count(*) > 1 LIMIT 1)) END;
+    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_headers', fault); END IF;
     RETURN headers;
 END $$;

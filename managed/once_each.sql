@@ -1,18 +1,27 @@
 -- idem_once_each (src/claim/once_each.cpp). New keys are locked one after the other, in the order of their
 -- bytes, and written together. A key that is known, or that another session has, goes the way of idem_once.
 
--- Writes the records of new keys whose locks the caller has. Keys that another session has written are left out.
-CREATE FUNCTION idempotency.insert_completed(keys text[], scope text, principal text, terms idempotency.terms)
-    RETURNS SETOF text LANGUAGE sql VOLATILE AS $$
-INSERT INTO idempotency.record (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
-    token, lease_us, created_at, claimed_at, expires_at, retained_until, finished_at, written_in, open_claim)
-SELECT scope, principal, k.key, 'c', (terms).if_silent, 1, (terms).body_limit, (terms).omit_large_body,
-       idempotency.new_token(NULL), (terms).lease, c.now, c.now, idempotency.after(c.now, (terms).ttl),
-       idempotency.after(c.now, greatest((terms).retention, (terms).ttl)), c.now, pg_current_xact_id(), 'e'
-  FROM (SELECT clock_timestamp() AS now OFFSET 0) c, unnest(keys) WITH ORDINALITY k (key, place)
- ORDER BY k.place
-    ON CONFLICT DO NOTHING
-RETURNING key $$;
+-- Writes the records of new keys whose locks the caller has. A key that another session has written goes the way
+-- of idem_once.
+CREATE FUNCTION idempotency.complete_together(keys text[], scope text, principal text, terms idempotency.terms, ttl interval,
+    wait interval, snapshot pg_snapshot) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    now constant timestamptz := clock_timestamp();
+    written text[];
+BEGIN
+    IF keys = '{}' THEN RETURN keys; END IF;
+    WITH new AS (
+        INSERT INTO idempotency.record (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
+            token, lease_us, created_at, claimed_at, expires_at, retained_until, finished_at, written_in, open_claim)
+        SELECT scope, principal, k.key, 'c', terms.if_silent, 1, terms.body_limit, terms.omit_large_body,
+               idempotency.new_token(NULL), terms.lease, now, now, idempotency.after(now, terms.ttl),
+               idempotency.after(now, greatest(terms.retention, terms.ttl)), now, pg_current_xact_id(), 'e'
+          FROM unnest(keys) WITH ORDINALITY k (key, place) ORDER BY k.place
+            ON CONFLICT DO NOTHING RETURNING key)
+    SELECT coalesce(array_agg(n.key), '{}') INTO written FROM new n;
+    RETURN written || ARRAY(SELECT k FROM unnest(keys) k WHERE k <> ALL (written)
+                               AND @extschema@.idem_once(k, scope, principal, ttl, wait, false, snapshot));
+END $$;
 
 --: idem_once_each plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())
 DECLARE
@@ -23,14 +32,9 @@ DECLARE
     one record;
     waiting text[] := '{}';
     fresh text[] := '{}';
-    written text[];
 BEGIN
-    IF keys IS NULL THEN
-        PERFORM idempotency.refuse('keys must not be null', NULL, 'Pass a value.', '22004');
-    ELSIF cardinality(keys) > 1000 THEN
-        PERFORM idempotency.refuse('too many elements in keys', format('There are %s; 1000 are allowed.', cardinality(keys)),
-            'Split the keys over several calls.', '54000');
-    END IF;
+    PERFORM idempotency.check_given('keys', keys IS NOT NULL);
+    IF cardinality(keys) > 1000 THEN PERFORM idempotency.refuse('too_many_keys', cardinality(keys)::text); END IF;
     PERFORM idempotency.check_list(keys, 'keys');
     PERFORM idempotency.check_identity(k COLLATE "C", scope, principal) FROM unnest(keys || '{none}'::text[]) k;
     PERFORM idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(wait, 'wait', 1, true);
@@ -50,19 +54,13 @@ BEGIN
             waiting := waiting || one.key;
             CONTINUE;
         END IF;
-        written := ARRAY(SELECT idempotency.insert_completed(waiting, scope, principal, terms));
-        fresh := fresh || written || ARRAY(
-            SELECT w FROM unnest(waiting) w WHERE w <> ALL (written)
-               AND @extschema@.idem_once(w, scope, principal, ttl, wait, same_statement, statement_snapshot));
+        fresh := fresh || idempotency.complete_together(waiting, scope, principal, terms, ttl, wait, statement_snapshot);
         waiting := '{}';
         IF @extschema@.idem_once(one.key, scope, principal, ttl, wait, same_statement, statement_snapshot) THEN
             fresh := fresh || one.key;
         END IF;
     END LOOP;
-    written := ARRAY(SELECT idempotency.insert_completed(waiting, scope, principal, terms));
-    fresh := fresh || written || ARRAY(
-        SELECT w FROM unnest(waiting) w WHERE w <> ALL (written)
-           AND @extschema@.idem_once(w, scope, principal, ttl, wait, same_statement, statement_snapshot));
+    fresh := fresh || idempotency.complete_together(waiting, scope, principal, terms, ttl, wait, statement_snapshot);
     RETURN QUERY SELECT k.key FROM unnest(keys) WITH ORDINALITY k (key, place)
                   WHERE k.key = ANY (fresh) GROUP BY k.key ORDER BY min(k.place);
 END

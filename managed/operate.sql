@@ -12,10 +12,7 @@ BEGIN
         CASE WHEN NOT erased AND NOT log_keys THEN sha256(convert_to(key, 'UTF8')) END,
         role, before, after, reason, session_user, idempotency.caller(), current_setting('application_name'),
         inet_client_addr(), erased);
-    IF NOT FOUND THEN
-        PERFORM idempotency.refuse('the decision could not be written to idempotency.audit',
-            'A trigger or rule on the table dropped the row.', 'Drop the trigger or rule, or let it keep every row.', '55000');
-    END IF;
+    IF NOT FOUND THEN PERFORM idempotency.refuse('decision_dropped'); END IF;
 END $$;
 
 -- What the audit says of a record.
@@ -26,12 +23,8 @@ SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.
   FROM (SELECT idempotency.status_now(r) AS status) s $$;
 
 -- Refuses a decision about a claim of this transaction.
-CREATE FUNCTION idempotency.check_not_own(key text, scope text, principal text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    IF idempotency.is_own_claim(idempotency.record_of(key, scope, principal)) THEN
-        PERFORM idempotency.raise_own_claim_open();
-    END IF;
-END $$;
+CREATE FUNCTION idempotency.check_not_own(key text, scope text, principal text) RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.refuse('own_claim') WHERE idempotency.is_own_claim(idempotency.record_of(key, scope, principal)) $$;
 
 -- Refuses values that do not go with the action: the caller would believe that they are stored.
 CREATE FUNCTION idempotency.check_resolution(action text, status_code integer, body text, headers jsonb,
@@ -41,30 +34,20 @@ DECLARE
 BEGIN
     PERFORM idempotency.check_given('action', action IS NOT NULL),
             idempotency.check_word(action, 'action', 'release, complete, fail, reopen'),
-            idempotency.check_number(status_code, 'status_code', 200, 599);
-    PERFORM idempotency.check_reason(reason);
-    IF action = 'complete' AND error IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid error', 'A completed record has none.', 'Omit it.');
-    END IF;
+            idempotency.check_number(status_code, 'status_code', 200, 599), idempotency.check_reason(reason);
+    IF action = 'complete' AND error IS NOT NULL THEN PERFORM idempotency.refuse('error_of_complete'); END IF;
     unused := CASE WHEN action IN ('complete', 'fail') THEN NULL WHEN status_code IS NOT NULL THEN 'status_code'
                    WHEN body IS NOT NULL THEN 'body' WHEN headers IS NOT NULL THEN 'headers' END;
     IF unused IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid ' || unused, 'A record that will be executed again has no answer.', 'Omit it.');
+        PERFORM idempotency.refuse('unused', unused);
     ELSIF action = 'reopen' AND coalesce(trim(reason), '') = '' THEN
-        PERFORM idempotency.refuse('reason is required', 'Clients of a reopened record already got the failure.',
-                                   'Say why it may be executed again.', '22004');
+        PERFORM idempotency.refuse('reopen_reason');
     END IF;
 END $$;
 
 -- Refuses a decision without the reason that a policy requires.
-CREATE FUNCTION idempotency.require_reason(p idempotency.in_force, reason text) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    IF p.reason_required AND coalesce(trim(reason), '') = '' THEN
-        PERFORM idempotency.refuse('reason is required', 'The policy of this scope requires it.',
-                                   'Pass reason: it is kept in idempotency.audit.');
-    END IF;
-END $$;
+CREATE FUNCTION idempotency.require_reason(p idempotency.in_force, reason text) RETURNS void LANGUAGE sql AS $$
+SELECT idempotency.refuse('policy_reason') WHERE (p).reason_required AND coalesce(trim(reason), '') = '' $$;
 
 -- Whether a decision is one for records of a status.
 CREATE FUNCTION idempotency.is_for(action text, status "char") RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
@@ -88,9 +71,8 @@ BEGIN
     IF again THEN r.next_attempt_at := r.finished_at; END IF;
     r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
     r := idempotency.keep_response(r, p, status_code, body, headers);
-    r.open_claim := NULL;
-    r.before := NULL;
-    IF NOT idempotency.replace_record(r, old) THEN PERFORM idempotency.raise_overtaken(); END IF;
+    r.open_claim := NULL; r.before := NULL;
+    IF NOT idempotency.replace_record(r, old) THEN PERFORM idempotency.refuse('overtaken'); END IF;
     IF cut_off THEN
         PERFORM idempotency.keep_attempt(p, r, 'cut_off');
     ELSIF old.status IN ('i', 'u') THEN
@@ -104,37 +86,24 @@ DECLARE
     p idempotency.in_force;
     r idempotency.record;
     status "char";
-    word text;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
-    IF even_if_running AND action <> 'release' THEN
-        PERFORM idempotency.refuse('invalid even_if_running',
-            'Only a release can meet a holder that is still running.', 'Omit it.');
-    END IF;
+    IF even_if_running AND action <> 'release' THEN PERFORM idempotency.refuse('not_a_release'); END IF;
     PERFORM idempotency.check_not_own(key COLLATE "C", scope, principal), idempotency.check_writable('idem_resolve()');
     p := idempotency.policy_for(scope COLLATE "C");
     PERFORM idempotency.require_reason(p, reason);
     r := idempotency.locked_record(key COLLATE "C", scope, principal);
-    IF r.token IS NULL THEN PERFORM idempotency.raise_no_claim(); END IF;
+    IF r.token IS NULL THEN PERFORM idempotency.refuse('no_claim'); END IF;
     PERFORM idempotency.check_readable(r);
     IF action = 'release' AND even_if_running IS NOT TRUE AND idempotency.lives(r, clock_timestamp()) THEN
-        PERFORM idempotency.refuse('the key is being executed',
-            format('Its holder is %s. The lease ends at %s.',
-                   coalesce('"' || r.holder || '"', 'the backend ' || r.backend_pid, 'not named'), r.lease_until),
-            'Wait for the end of the lease. If the holder has certainly stopped, pass even_if_running => true.', '55006');
+        PERFORM idempotency.refuse('executing',
+            coalesce('"' || r.holder || '"', 'the backend ' || r.backend_pid, 'not named'), r.lease_until::text);
     END IF;
     status := idempotency.status_now(r);
-    word := idempotency.status_word(status);
-    IF action = 'reopen' AND NOT idempotency.is_for(action, status) THEN
-        PERFORM idempotency.refuse(format('the record of this key is %s', word),
-            'Only a failed or exhausted record can be reopened.',
-            'Use action "release" for a record that is not final.', '55000');
-    ELSIF NOT idempotency.is_for(action, status) THEN
-        PERFORM idempotency.refuse(format('the record of this key is already %s', word),
-            'Clients may have this result already, so it cannot be changed.',
-            'Use action "reopen" to execute a failed record again, or idem_forget to remove the record.', '55000');
+    IF NOT idempotency.is_for(action, status) THEN
+        PERFORM idempotency.refuse(CASE action WHEN 'reopen' THEN 'not_failed' ELSE 'is_final' END, idempotency.status_word(status));
     END IF;
     PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, 'UTF8'), headers, error, reason);
     RETURN true;
@@ -149,10 +118,7 @@ BEGIN
             idempotency.require_reason(idempotency.policy_for(scope COLLATE "C"), reason);
     r := idempotency.locked_record(key COLLATE "C", scope, principal);
     IF r.token IS NULL THEN RETURN false; END IF;
-    IF idempotency.lives(r, clock_timestamp()) THEN
-        PERFORM idempotency.refuse('the key is being executed', 'The lease of its claim has not expired.',
-                                   'Wait for it, or end it with idem_resolve.', '55006');
-    END IF;
+    IF idempotency.lives(r, clock_timestamp()) THEN PERFORM idempotency.refuse('leased'); END IF;
     PERFORM idempotency.remove_for_good(r, reason, false);
     RETURN true;
 END
@@ -274,6 +240,9 @@ END
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     PERFORM idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.refuse('sealed', a.sealed_by) FROM idempotency.attempt a
+      WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
+        AND a.principal = idem_attempts.principal COLLATE "C" AND a.sealed_by IS NOT NULL;
     RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
                         a.retained_until, a.sealed_by
       FROM idempotency.attempt a

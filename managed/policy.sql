@@ -25,8 +25,7 @@ BEGIN
     value := CASE WHEN given ~ '^[0-9]+$' THEN given::numeric * unit WHEN unit = 1 THEN pg_size_bytes(given)
                   ELSE idempotency.micros(given::interval) END;
     IF value NOT BETWEEN least AND most THEN
-        PERFORM idempotency.refuse(format('%s is outside the valid range for parameter "%s"', given, name), NULL,
-            format('Values are from %s to %s.', least / unit, most / unit));
+        PERFORM idempotency.refuse('wrong_setting', given, name, (least / unit)::text, (most / unit)::text);
     END IF;
     RETURN value;
 END $$;
@@ -59,11 +58,7 @@ CREATE FUNCTION idempotency.check_usable(p idempotency.policy) RETURNS void LANG
 DECLARE
     fault constant text := idempotency.unusable_column(p);
 BEGIN
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('the policy of this scope is not valid',
-            format('idem_policy_set does not accept the value of its %s.', fault),
-            'Change it with idem_policy_alter, or drop it with idem_policy_drop.', '55000');
-    END IF;
+    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('unusable_policy', fault); END IF;
 END $$;
 
 -- The ttl of a policy.
@@ -133,11 +128,6 @@ END $$;
 CREATE FUNCTION idempotency.is_member(role name) RETURNS boolean LANGUAGE plpgsql STABLE
     RETURN coalesce((SELECT pg_has_role(idempotency.caller(), r.oid, 'USAGE') FROM pg_roles r WHERE r.rolname = role), false);
 
--- Refuses a scope with encrypt.
-CREATE FUNCTION idempotency.refuse_encryption() RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.refuse('encryption is not possible without the module',
-    'The policy of this scope has encrypt.', 'Use the module, or set the policy without encrypt.', '0A000') $$;
-
 -- An error if the scope is closed to the caller, or its policy is not valid.
 CREATE FUNCTION idempotency.policy_for(scope text) RETURNS idempotency.in_force LANGUAGE plpgsql AS $$
 DECLARE
@@ -150,17 +140,10 @@ BEGIN
         PERFORM idempotency.check_usable(p);
     END IF;
     IF p.allowed_role IS NOT NULL AND NOT idempotency.is_member(p.allowed_role) THEN
-        IF EXISTS (SELECT FROM pg_roles WHERE rolname = p.allowed_role) THEN
-            PERFORM idempotency.refuse('permission denied for this scope',
-                format('Its policy admits only members of role "%s".', p.allowed_role), NULL, '42501');
-        END IF;
-        PERFORM idempotency.refuse('permission denied for this scope',
-            format('Its policy admits only members of role "%s", which does not exist.', p.allowed_role),
-            'Create the role, or name another one with idem_policy_alter.', '42501');
+        PERFORM idempotency.refuse(CASE WHEN EXISTS (SELECT FROM pg_roles WHERE rolname = p.allowed_role)
+                                        THEN 'not_admitted' ELSE 'role_missing' END, p.allowed_role);
     END IF;
-    IF p.encrypt THEN
-        PERFORM idempotency.refuse_encryption();
-    END IF;
+    IF p.encrypt THEN PERFORM idempotency.refuse('encryption'); END IF;
     RETURN idempotency.values_of(p);
 END $$;
 
@@ -249,9 +232,7 @@ CREATE FUNCTION idempotency.name_of_role(role regrole) RETURNS name LANGUAGE plp
 DECLARE
     name name := (SELECT r.rolname FROM pg_roles r WHERE r.oid = role);
 BEGIN
-    IF name IS NULL AND role IS NOT NULL THEN
-        RAISE EXCEPTION USING ERRCODE = '42704', MESSAGE = format('invalid role OID: %s', role::oid);
-    END IF;
+    IF name IS NULL AND role IS NOT NULL THEN PERFORM idempotency.refuse('wrong_role', role::oid::text); END IF;
     RETURN name;
 END $$;
 
@@ -264,11 +245,7 @@ BEGIN
     PERFORM idempotency.check_list(fields, what);
     SELECT n INTO wrong FROM unnest(fields) WITH ORDINALITY f (field, n)
      WHERE NOT idempotency.is_field(field) ORDER BY n LIMIT 1;
-    IF wrong IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid field to ' || purpose, format('Entry %s cannot be read.', wrong),
-            'Write a plain field name, a path such as $.a.b or $.a[*].b, or, in double quotes, '
-            'a name that has ".", "[", "]", "*" or outer blanks.');
-    END IF;
+    IF wrong IS NOT NULL THEN PERFORM idempotency.refuse('wrong_field', purpose, wrong::text); END IF;
 END $$;
 
 -- Refuses an unknown word.
@@ -276,22 +253,17 @@ CREATE FUNCTION idempotency.check_word(word text, what text, words text) RETURNS
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF word <> ALL (string_to_array(words, ', ')) THEN
-        PERFORM idempotency.refuse(format('invalid %s: "%s"', what, word), NULL, format('Use one of %s.', words));
+        PERFORM idempotency.refuse('wrong_word', what, word, words);
     END IF;
 END $$;
 
 -- Refuses what is no pattern of scopes.
 CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    fault constant text := CASE
-        WHEN length(pattern) > 255 THEN format('It has %s characters; 255 are allowed.', length(pattern))
-        WHEN pattern ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.'
-        WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END;
+    fault constant text := coalesce(idempotency.text_fault(pattern, 255),
+        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END);
 BEGIN
-    IF fault IS NOT NULL THEN
-        PERFORM idempotency.refuse('invalid scope_pattern', fault,
-            'A pattern is a scope, or the beginning of scopes followed by "*".');
-    END IF;
+    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_pattern', fault); END IF;
 END $$;
 
 -- Refuses two spans that are in the wrong order, as a policy gives them or by its defaults.
@@ -306,9 +278,7 @@ BEGIN
            WHEN 'either' THEN (given ->> shorter)::bigint > (given ->> longer)::bigint
            WHEN 'longer' THEN given ? longer AND (in_force ->> shorter)::bigint > (in_force ->> longer)::bigint
            ELSE (in_force ->> shorter)::bigint > (in_force ->> longer)::bigint END LIMIT 1;
-    IF FOUND THEN
-        PERFORM idempotency.refuse('invalid ' || pair.blamed, pair.detail, pair.hint);
-    END IF;
+    IF FOUND THEN PERFORM idempotency.refuse('wrong_option', pair.blamed, pair.detail, pair.hint); END IF;
 END $$;
 
 -- Refuses what is no policy.
@@ -332,11 +302,9 @@ BEGIN
             idempotency.check_fields(p.exclude_fields, 'exclude_fields', 'exclude'),
             idempotency.check_list(p.drop_headers, 'drop_headers'),
             idempotency.check_list(p.final_errors, 'final_errors');
-    PERFORM idempotency.refuse('invalid ' || x.option, x.detail, x.hint) FROM idempotency.policy_options() x
+    PERFORM idempotency.refuse('wrong_option', x.option, x.detail, x.hint) FROM idempotency.policy_options() x
       WHERE x.option = idempotency.unusable_column(p);
-    IF p.encrypt THEN
-        PERFORM idempotency.refuse_encryption();
-    END IF;
+    IF p.encrypt THEN PERFORM idempotency.refuse('encryption'); END IF;
 END $$;
 
 -- Refuses a change that loosens what binds the caller (src/config/policy_guard.cpp).
@@ -347,10 +315,8 @@ BEGIN
     IF role IS NOT NULL AND NOT idempotency.is_member(role)
        AND NOT pg_has_role(idempotency.caller(), (SELECT c.relowner FROM pg_class c
                                                    WHERE c.oid = 'idempotency.policy'::regclass), 'USAGE') THEN
-        PERFORM idempotency.refuse('permission denied to change the policy of this scope',
-            format('The policy in force admits only members of role "%s"%s.', role,
-                   CASE WHEN to_regrole(quote_ident(role)) IS NULL THEN ', which does not exist' END),
-            'Ask a member of that role, or the owner of table idempotency.policy.', '42501');
+        PERFORM idempotency.refuse('may_not_change', role,
+            CASE WHEN to_regrole(quote_ident(role)) IS NULL THEN ', which does not exist' END);
     END IF;
 END $$;
 
@@ -419,8 +385,7 @@ BEGIN
             USING DETAIL = format('Policy "%s" had the stronger value.', old.scope_pattern);
     END LOOP;
     IF told <> '' AND coalesce(trim(reason), '') = '' THEN
-        PERFORM idempotency.refuse('reason is required', format('The change weakens %s.', substr(told, 3)),
-            'Say why with reason, which idempotency.audit keeps, or name these options in the call.', '22004');
+        PERFORM idempotency.refuse('weakens', substr(told, 3));
     END IF;
 END $$;
 
@@ -451,10 +416,8 @@ BEGIN
     IF old = next THEN
         RETURN;
     ELSIF old IS NOT NULL AND may_replace IS NOT TRUE THEN
-        PERFORM idempotency.refuse('there is already a policy with this scope_pattern',
-            format('The call would %s.', concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true),
-                                                   'change ' || idempotency.differing(old, next, false))),
-            'Use idem_policy_alter, which changes only the options that it names, or replace => true.', '42710');
+        PERFORM idempotency.refuse('policy_exists',
+            concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true), 'change ' || idempotency.differing(old, next, false)));
     END IF;
     PERFORM idempotency.check_weakening(p.scope_pattern, p, reason);
     v := idempotency.values_of(p);
@@ -487,25 +450,18 @@ DECLARE
     name text;
 BEGIN
     before := idempotency.begin_change('idem_policy_alter()', scope_pattern COLLATE "C", reason);
-    IF before IS NULL THEN
-        PERFORM idempotency.refuse('there is no policy with this scope_pattern',
-            'Policies are found by their exact pattern.', 'Create one with idem_policy_set.', '42704');
-    END IF;
+    IF before IS NULL THEN PERFORM idempotency.refuse('no_policy'); END IF;
     SELECT * INTO p FROM idempotency.policy t WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C";
     -- As JSON each option has its name: intervals go through text, which keeps all of their fields.
     given := jsonb_strip_nulls(to_jsonb(
         ROW(NULL, /*OPTIONS_AS_GIVEN*/, NULL, NULL, NULL)::idempotency.policy));
     FOREACH name IN ARRAY coalesce(idempotency.check_list(unset, 'unset'), '{}') LOOP
-        IF NOT EXISTS (SELECT FROM idempotency.policy_options() o WHERE o.option = name) THEN
-            PERFORM idempotency.refuse('invalid unset', format('"%s" is not an option.', name),
-                                       'Use the names of this function''s arguments.');
-        ELSIF given ? name THEN
-            PERFORM idempotency.refuse('invalid unset', format('"%s" also has a value.', name),
-                                       'Give an option a value, or unset it.');
+        IF given ? name OR NOT EXISTS (SELECT FROM idempotency.policy_options() o WHERE o.option = name) THEN
+            PERFORM idempotency.refuse(CASE WHEN given ? name THEN 'option_has_value' ELSE 'no_option' END, name);
         END IF;
-        p := jsonb_populate_record(p, jsonb_build_object(name, NULL));
     END LOOP;
-    p := jsonb_populate_record(p, given);
+    p := jsonb_populate_record(p,
+        coalesce((SELECT jsonb_object_agg(u, NULL) FROM unnest(unset) u), '{}') || given);
     PERFORM idempotency.write_policy(p, 'policy_alter', true, before, reason);
 END
 

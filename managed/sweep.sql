@@ -93,7 +93,7 @@ BEGIN
         CONTINUE WHEN idempotency.unusable_column(idempotency.policy_row(old.scope)) IS NOT NULL;
         p := idempotency.values_of(idempotency.policy_row(old.scope));
         due := idempotency.given_up_at(old, p);
-        CONTINUE WHEN due IS NULL OR due > clock_timestamp() OR p.encrypt
+        CONTINUE WHEN due IS NULL OR due > clock_timestamp() OR p.encrypt OR old.sealed_by IS NOT NULL
                    OR (old.backend_pid IS NOT NULL AND NOT idempotency.session_gone(old.backend_pid, old.backend_start))
                    OR (old.open_claim IS NOT NULL AND old.written_in = pg_current_xact_id_if_assigned())
                    OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(old.key, old.scope, old.principal));
@@ -112,8 +112,7 @@ BEGIN
             IF r.status = 'r' THEN r.next_attempt_at := r.finished_at; END IF;
             r := idempotency.keep_if_half_way(idempotency.keep_as_fresh(r, p));
         END IF;
-        r.open_claim := NULL;
-        r.before := NULL;
+        r.open_claim := NULL; r.before := NULL;
         CONTINUE WHEN NOT idempotency.replace_record(r, old);
         abandoned := abandoned + 1;
         IF r.status = 'x' THEN
@@ -157,8 +156,7 @@ END $$;
 --: idem_staff_audit_verify plpgsql definer
 BEGIN
     IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
-        PERFORM idempotency.refuse('invalid link', 'It is not a number, a colon and 64 hexadecimal digits.',
-                                   'Pass what follows "audit=" in a line of the server log.');
+        PERFORM idempotency.refuse('wrong_link');
     END IF;
     RETURN QUERY SELECT f.* FROM idempotency.faults_of_audit(link) f;
 END
