@@ -269,15 +269,13 @@ BEGIN
     IF p.store_request THEN
         n.request := coalesce(q.request, n.request); n.method := coalesce(q.method, n.method); n.path := coalesce(q.path, n.path);
     END IF;
-    n.status := 'i';
-    n.attempt := n.attempt + 1;
+    n.status := 'i'; n.attempt := n.attempt + 1;
     n.token := idempotency.next_token(old);
     n.claimed_at := now;
     IF NOT derived THEN
         n.expires_at := idempotency.after(now, q.ttl); n.retained_until := idempotency.after(now, q.retention);
     END IF;
-    n.lease_us := q.lease;
-    n.lease_until := idempotency.after(now, q.lease);
+    n.lease_us := q.lease; n.lease_until := idempotency.after(now, q.lease);
     n.next_attempt_at := NULL; n.finished_at := NULL;
     n.holder := q.holder;
     n.backend_pid := NULL; n.backend_start := NULL;
@@ -522,8 +520,7 @@ DECLARE
     claim @extschema@.idem_claim;
 BEGIN
     IF r.token IS NULL THEN
-        claim.outcome := outcome;
-        claim.key := q.key; claim.scope := q.scope; claim.principal := q.principal;
+        claim.outcome := outcome; claim.key := q.key; claim.scope := q.scope; claim.principal := q.principal;
         claim.retry_after := CASE WHEN reason = 'held' THEN 1 END;
         RETURN claim;
     END IF;
@@ -664,7 +661,8 @@ BEGIN
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal, true);
     a := idempotency.answer(idempotency.question_of('idem_begin()', key COLLATE "C", scope, principal, statement_snapshot, ttl, wait,
-        same_statement, lease, holder, request, method, path, fingerprint, first_sent, NULL, exclude, derive, hold, transactional));
+        same_statement, lease, holder, request, method, path, fingerprint, first_sent, NULL, exclude, derive, hold,
+        transactional));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END
 
@@ -734,8 +732,7 @@ BEGIN
     IF r.token IS NULL THEN RETURN NULL; END IF;
     PERFORM idempotency.check_readable(r);
     claim := idempotency.claim_of(NULL, NULL, idempotency.status_word(idempotency.status_now(r)), r);
-    claim.reference := r.reference;
-    claim.body_omitted := r.body_omitted;
+    claim.reference := r.reference; claim.body_omitted := r.body_omitted;
     RETURN claim;
 END
 

@@ -215,7 +215,6 @@ DECLARE
     claim record;
     r idempotency.record;
     ends_as "char";
-    pause bigint;
     longest bigint;
 BEGIN
     claim := idempotency.find_claim(function, key, scope, principal, token);

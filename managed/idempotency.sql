@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'b857c73f42fda631';
+    digest constant text := 'bb5bef3660ba09ea';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -2274,7 +2274,8 @@ BEGIN
         RETURN;
     ELSIF old IS NOT NULL AND may_replace IS NOT TRUE THEN
         PERFORM idempotency.refuse('policy_exists',
-            concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true), 'change ' || idempotency.differing(old, next, false)));
+            concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true),
+                      'change ' || idempotency.differing(old, next, false)));
     END IF;
     PERFORM idempotency.check_weakening(p.scope_pattern, p, reason);
     v := idempotency.values_of(p);
@@ -2732,15 +2733,13 @@ BEGIN
     IF p.store_request THEN
         n.request := coalesce(q.request, n.request); n.method := coalesce(q.method, n.method); n.path := coalesce(q.path, n.path);
     END IF;
-    n.status := 'i';
-    n.attempt := n.attempt + 1;
+    n.status := 'i'; n.attempt := n.attempt + 1;
     n.token := idempotency.next_token(old);
     n.claimed_at := now;
     IF NOT derived THEN
         n.expires_at := idempotency.after(now, q.ttl); n.retained_until := idempotency.after(now, q.retention);
     END IF;
-    n.lease_us := q.lease;
-    n.lease_until := idempotency.after(now, q.lease);
+    n.lease_us := q.lease; n.lease_until := idempotency.after(now, q.lease);
     n.next_attempt_at := NULL; n.finished_at := NULL;
     n.holder := q.holder;
     n.backend_pid := NULL; n.backend_start := NULL;
@@ -2998,8 +2997,7 @@ DECLARE
     claim @extschema@.idem_claim;
 BEGIN
     IF r.token IS NULL THEN
-        claim.outcome := outcome;
-        claim.key := q.key; claim.scope := q.scope; claim.principal := q.principal;
+        claim.outcome := outcome; claim.key := q.key; claim.scope := q.scope; claim.principal := q.principal;
         claim.retry_after := CASE WHEN reason = 'held' THEN 1 END;
         RETURN claim;
     END IF;
@@ -3558,7 +3556,6 @@ DECLARE
     claim record;
     r idempotency.record;
     ends_as "char";
-    pause bigint;
     longest bigint;
 BEGIN
     claim := idempotency.find_claim(function, key, scope, principal, token);
@@ -4041,8 +4038,7 @@ BEGIN
         r := old;
         IF idempotency.is_last(old, p) AND NOT (p.abandon_after <> 0 AND p.on_abandon <> 'release') THEN
             r := idempotency.mark_ended(r, 'x');
-            r.lease_until := old.lease_until;
-            r.error := old.error;
+            r.lease_until := old.lease_until; r.error := old.error;
             r := idempotency.keep_exhausted(r, p);
         ELSIF p.on_abandon = 'unknown' THEN
             r.if_silent := 'u';
@@ -4156,7 +4152,8 @@ BEGIN
     entry := entry || jsonb_build_object('records', idempotency.count_of(old, 'records') + records)
              || CASE WHEN attempts IS NULL THEN '{}' ELSE jsonb_build_object('attempts', attempts) END;
     IF old IS NOT NULL THEN
-        RETURN (SELECT jsonb_agg(CASE e WHEN old THEN entry ELSE e END ORDER BY n) FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n));
+        RETURN (SELECT jsonb_agg(CASE e WHEN old THEN entry ELSE e END ORDER BY n)
+                  FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n));
     END IF;
     RETURN CASE WHEN jsonb_array_length(list) < 100 OR attempts IS NOT NULL THEN list || entry ELSE list END;
 END $$;
@@ -4175,8 +4172,7 @@ CREATE FUNCTION idempotency.check_resolve_all(action text, status_code integer, 
     scope text, principal text, status text, older_than interval, holder text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM idempotency.check_writable('idem_resolve_all()');
-    PERFORM idempotency.check_batch_size(batch_size);
+    PERFORM idempotency.check_writable('idem_resolve_all()'), idempotency.check_batch_size(batch_size);
     PERFORM idempotency.check_resolution(action, status_code, body, idempotency.checked_headers(headers), error, reason);
     IF num_nonnulls(scope, principal, status, older_than, holder) = 0 THEN
         PERFORM idempotency.refuse('nothing_selected');
@@ -4469,7 +4465,8 @@ BEGIN
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal, true);
     a := idempotency.answer(idempotency.question_of('idem_begin()', key COLLATE "C", scope, principal, statement_snapshot, ttl, wait,
-        same_statement, lease, holder, request, method, path, fingerprint, first_sent, NULL, exclude, derive, hold, transactional));
+        same_statement, lease, holder, request, method, path, fingerprint, first_sent, NULL, exclude, derive, hold,
+        transactional));
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END
 $body$;
@@ -4943,8 +4940,7 @@ BEGIN
     IF r.token IS NULL THEN RETURN NULL; END IF;
     PERFORM idempotency.check_readable(r);
     claim := idempotency.claim_of(NULL, NULL, idempotency.status_word(idempotency.status_now(r)), r);
-    claim.reference := r.reference;
-    claim.body_omitted := r.body_omitted;
+    claim.reference := r.reference; claim.body_omitted := r.body_omitted;
     RETURN claim;
 END
 $body$;
@@ -5040,7 +5036,8 @@ BEGIN
     END IF;
     status := idempotency.status_now(r);
     IF NOT idempotency.is_for(action, status) THEN
-        PERFORM idempotency.refuse(CASE action WHEN 'reopen' THEN 'not_failed' ELSE 'is_final' END, idempotency.status_word(status));
+        PERFORM idempotency.refuse(CASE action WHEN 'reopen' THEN 'not_failed' ELSE 'is_final' END,
+                                   idempotency.status_word(status));
     END IF;
     PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, 'UTF8'), headers, error, reason);
     RETURN true;
@@ -5189,8 +5186,7 @@ CREATE FUNCTION @extschema@.idem_attempts(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    PERFORM idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.policy_for(scope COLLATE "C");
     PERFORM idempotency.refuse('sealed', a.sealed_by) FROM idempotency.attempt a
       WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
         AND a.principal = idem_attempts.principal COLLATE "C" AND a.sealed_by IS NOT NULL;
@@ -5255,8 +5251,7 @@ BEGIN
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
     PERFORM idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed'),
-            idempotency.check_moment(claimed_at, 'claimed_at');
-    PERFORM idempotency.check_writable('idem_resolve_idle()');
+            idempotency.check_moment(claimed_at, 'claimed_at'), idempotency.check_writable('idem_resolve_idle()');
     seen := idempotency.look_at_idle(key COLLATE "C", scope, principal);
     r := seen.r;
     IF r.token IS NOT NULL THEN
@@ -5316,8 +5311,7 @@ DECLARE
     span bigint;
     open bigint;
 BEGIN
-    PERFORM idempotency.check_writable('idem_await_claims()');
-    PERFORM idempotency.check_name(principal COLLATE "C", 'principal');
+    PERFORM idempotency.check_writable('idem_await_claims()'), idempotency.check_name(principal COLLATE "C", 'principal');
     span := coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0);
     until := idempotency.after(clock_timestamp(), span);
     LOOP
@@ -5481,11 +5475,9 @@ CREATE FUNCTION @extschema@.idem_cleanup(max_rows bigint DEFAULT 10000) RETURNS 
     AS $body$
 DECLARE
     most bigint := coalesce(max_rows, 9223372036854775807);
-    started constant timestamptz := clock_timestamp();
     rows bigint;
 BEGIN
-    PERFORM idempotency.check_number(max_rows, 'max_rows', 1, 9223372036854775807);
-    PERFORM idempotency.check_writable('idem_cleanup()');
+    PERFORM idempotency.check_number(max_rows, 'max_rows', 1, 9223372036854775807), idempotency.check_writable('idem_cleanup()');
     rows := idempotency.sweep_old(most);
     IF rows < most THEN rows := rows + idempotency.sweep_young(most - rows); END IF;
     PERFORM idempotency.link_and_log();

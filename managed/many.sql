@@ -54,7 +54,8 @@ BEGIN
     entry := entry || jsonb_build_object('records', idempotency.count_of(old, 'records') + records)
              || CASE WHEN attempts IS NULL THEN '{}' ELSE jsonb_build_object('attempts', attempts) END;
     IF old IS NOT NULL THEN
-        RETURN (SELECT jsonb_agg(CASE e WHEN old THEN entry ELSE e END ORDER BY n) FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n));
+        RETURN (SELECT jsonb_agg(CASE e WHEN old THEN entry ELSE e END ORDER BY n)
+                  FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n));
     END IF;
     RETURN CASE WHEN jsonb_array_length(list) < 100 OR attempts IS NOT NULL THEN list || entry ELSE list END;
 END $$;
@@ -71,8 +72,7 @@ CREATE FUNCTION idempotency.check_resolve_all(action text, status_code integer, 
     scope text, principal text, status text, older_than interval, holder text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM idempotency.check_writable('idem_resolve_all()');
-    PERFORM idempotency.check_batch_size(batch_size);
+    PERFORM idempotency.check_writable('idem_resolve_all()'), idempotency.check_batch_size(batch_size);
     PERFORM idempotency.check_resolution(action, status_code, body, idempotency.checked_headers(headers), error, reason);
     IF num_nonnulls(scope, principal, status, older_than, holder) = 0 THEN
         PERFORM idempotency.refuse('nothing_selected');

@@ -103,7 +103,8 @@ BEGIN
     END IF;
     status := idempotency.status_now(r);
     IF NOT idempotency.is_for(action, status) THEN
-        PERFORM idempotency.refuse(CASE action WHEN 'reopen' THEN 'not_failed' ELSE 'is_final' END, idempotency.status_word(status));
+        PERFORM idempotency.refuse(CASE action WHEN 'reopen' THEN 'not_failed' ELSE 'is_final' END,
+                                   idempotency.status_word(status));
     END IF;
     PERFORM idempotency.rule(r, p, action, status_code, convert_to(body, 'UTF8'), headers, error, reason);
     RETURN true;
@@ -162,8 +163,7 @@ BEGIN
     headers := idempotency.checked_headers(headers);
     PERFORM idempotency.check_resolution(action, status_code, body, headers, error, reason);
     PERFORM idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed'),
-            idempotency.check_moment(claimed_at, 'claimed_at');
-    PERFORM idempotency.check_writable('idem_resolve_idle()');
+            idempotency.check_moment(claimed_at, 'claimed_at'), idempotency.check_writable('idem_resolve_idle()');
     seen := idempotency.look_at_idle(key COLLATE "C", scope, principal);
     r := seen.r;
     IF r.token IS NOT NULL THEN
@@ -220,8 +220,7 @@ DECLARE
     span bigint;
     open bigint;
 BEGIN
-    PERFORM idempotency.check_writable('idem_await_claims()');
-    PERFORM idempotency.check_name(principal COLLATE "C", 'principal');
+    PERFORM idempotency.check_writable('idem_await_claims()'), idempotency.check_name(principal COLLATE "C", 'principal');
     span := coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0);
     until := idempotency.after(clock_timestamp(), span);
     LOOP
@@ -238,8 +237,7 @@ END
 
 --: idem_operator_attempts plpgsql definer
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    PERFORM idempotency.policy_for(scope COLLATE "C");
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.policy_for(scope COLLATE "C");
     PERFORM idempotency.refuse('sealed', a.sealed_by) FROM idempotency.attempt a
       WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
         AND a.principal = idem_attempts.principal COLLATE "C" AND a.sealed_by IS NOT NULL;

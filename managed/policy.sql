@@ -417,7 +417,8 @@ BEGIN
         RETURN;
     ELSIF old IS NOT NULL AND may_replace IS NOT TRUE THEN
         PERFORM idempotency.refuse('policy_exists',
-            concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true), 'change ' || idempotency.differing(old, next, false)));
+            concat_ws(', and ', 'reset ' || idempotency.differing(old, next, true),
+                      'change ' || idempotency.differing(old, next, false)));
     END IF;
     PERFORM idempotency.check_weakening(p.scope_pattern, p, reason);
     v := idempotency.values_of(p);

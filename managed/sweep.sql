@@ -100,8 +100,7 @@ BEGIN
         r := old;
         IF idempotency.is_last(old, p) AND NOT (p.abandon_after <> 0 AND p.on_abandon <> 'release') THEN
             r := idempotency.mark_ended(r, 'x');
-            r.lease_until := old.lease_until;
-            r.error := old.error;
+            r.lease_until := old.lease_until; r.error := old.error;
             r := idempotency.keep_exhausted(r, p);
         ELSIF p.on_abandon = 'unknown' THEN
             r.if_silent := 'u';
@@ -164,11 +163,9 @@ END
 --: idem_administrator_cleanup plpgsql definer
 DECLARE
     most bigint := coalesce(max_rows, 9223372036854775807);
-    started constant timestamptz := clock_timestamp();
     rows bigint;
 BEGIN
-    PERFORM idempotency.check_number(max_rows, 'max_rows', 1, 9223372036854775807);
-    PERFORM idempotency.check_writable('idem_cleanup()');
+    PERFORM idempotency.check_number(max_rows, 'max_rows', 1, 9223372036854775807), idempotency.check_writable('idem_cleanup()');
     rows := idempotency.sweep_old(most);
     IF rows < most THEN rows := rows + idempotency.sweep_young(most - rows); END IF;
     PERFORM idempotency.link_and_log();

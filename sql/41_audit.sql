@@ -107,7 +107,7 @@ UPDATE idempotency.decisions_here SET decided_by = 'somebody';
 SELECT * FROM idempotency.audit;
 RESET SESSION AUTHORIZATION;
 SELECT grantee, privilege_type FROM information_schema.role_table_grants
- WHERE (table_schema, table_name) = ('idempotency', 'audit') AND grantee <> session_user;
+ WHERE (table_schema, table_name) = ('idempotency', 'audit') AND grantee <> session_user ORDER BY 1, 2;
 -- Not who may write every table, whatever the statement, the view and the session's role in replication;
 -- nor who was given the table by mistake.
 \set VERBOSITY default

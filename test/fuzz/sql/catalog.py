@@ -64,7 +64,8 @@ class Function:
 SHAPES = ("idempotency.stats_here", "idempotency.records", "text", "integer[]")
 REFUSED = ("of_nodes(text)", "of_nodes(integer[])")
 NEEDS_CLUSTER = ("idem_distribute(regclass)",)
-NEEDS_MODULE = ("idem_stats_reset()", "idem_reseal()", "scope_stats()", "of_nodes(idempotency.stats_here)")
+NEEDS_MODULE = ("idem_stats_reset()", "idem_reseal()", "idem_verify_sealed()", "scope_stats()",
+                "of_nodes(idempotency.stats_here)")
 
 
 MANAGED = os.environ.get("IDEM_EDITION") == "managed"
