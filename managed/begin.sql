@@ -277,8 +277,7 @@ BEGIN
     END IF;
     n.lease_us := q.lease; n.lease_until := idempotency.after(now, q.lease);
     n.next_attempt_at := NULL; n.finished_at := NULL;
-    n.holder := q.holder;
-    n.backend_pid := NULL; n.backend_start := NULL;
+    n.holder := q.holder; n.backend_pid := NULL; n.backend_start := NULL;
     IF q.hold THEN
         n.backend_pid := pg_backend_pid();
         n.backend_start := (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid());
@@ -702,8 +701,7 @@ BEGIN
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     q := idempotency.question_of('idem_once()', key COLLATE "C", scope, principal, statement_snapshot, ttl, wait, same_statement);
-    q.without_request := true;
-    q.once := true;
+    q.without_request := true; q.once := true;
     q.wait := coalesce(q.wait, 9000000000000000000);
     a := idempotency.answer(q);
     outcome := idempotency.outcome_of(a.reason);

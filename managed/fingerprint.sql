@@ -76,8 +76,9 @@ BEGIN
     END IF;
     -- Nothing is excluded: each member counts.
     IF kind = 'object' AND counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
-        RETURN '{' || coalesce((SELECT string_agg(to_json(e.key)::text || ':' || idempotency.whole_form(e.value, depth + 1), ','
-                                                  ORDER BY idempotency.utf16_order(e.key)) FROM jsonb_each(value) e), '') || '}';
+        SELECT string_agg(to_json(e.key)::text || ':' || idempotency.whole_form(e.value, depth + 1), ','
+                          ORDER BY idempotency.utf16_order(e.key)) INTO form FROM jsonb_each(value) e;
+        RETURN '{' || coalesce(form, '') || '}';
     ELSIF kind = 'object' THEN
         SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort) INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
@@ -93,8 +94,9 @@ BEGIN
         RETURN CASE WHEN form IS NOT NULL OR counts THEN '{' || coalesce(form, '') || '}' END;
     END IF;
     IF counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
-        RETURN '[' || coalesce((SELECT string_agg(idempotency.whole_form(e.value, depth + 1), ',' ORDER BY e.n)
-                                  FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n)), '') || ']';
+        SELECT string_agg(idempotency.whole_form(e.value, depth + 1), ',' ORDER BY e.n) INTO form
+          FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n);
+        RETURN '[' || coalesce(form, '') || ']';
     END IF;
     SELECT string_agg(m.form, ',' ORDER BY m.n) INTO form
       FROM (SELECT e.n, idempotency.canonical(e.value, exclude_names, x.paths, field_names, c.paths,

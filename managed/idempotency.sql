@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'bb5bef3660ba09ea';
+    digest constant text := '1cce6007a5c48a3e';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1684,8 +1684,9 @@ BEGIN
     END IF;
     -- Nothing is excluded: each member counts.
     IF kind = 'object' AND counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
-        RETURN '{' || coalesce((SELECT string_agg(to_json(e.key)::text || ':' || idempotency.whole_form(e.value, depth + 1), ','
-                                                  ORDER BY idempotency.utf16_order(e.key)) FROM jsonb_each(value) e), '') || '}';
+        SELECT string_agg(to_json(e.key)::text || ':' || idempotency.whole_form(e.value, depth + 1), ','
+                          ORDER BY idempotency.utf16_order(e.key)) INTO form FROM jsonb_each(value) e;
+        RETURN '{' || coalesce(form, '') || '}';
     ELSIF kind = 'object' THEN
         SELECT string_agg(to_json(m.key)::text || ':' || m.form, ',' ORDER BY m.sort) INTO form
           FROM (SELECT e.key, idempotency.utf16_order(e.key) AS sort,
@@ -1701,8 +1702,9 @@ BEGIN
         RETURN CASE WHEN form IS NOT NULL OR counts THEN '{' || coalesce(form, '') || '}' END;
     END IF;
     IF counts AND exclude_names IS NULL AND exclude_paths IS NULL THEN
-        RETURN '[' || coalesce((SELECT string_agg(idempotency.whole_form(e.value, depth + 1), ',' ORDER BY e.n)
-                                  FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n)), '') || ']';
+        SELECT string_agg(idempotency.whole_form(e.value, depth + 1), ',' ORDER BY e.n) INTO form
+          FROM jsonb_array_elements(value) WITH ORDINALITY e (value, n);
+        RETURN '[' || coalesce(form, '') || ']';
     END IF;
     SELECT string_agg(m.form, ',' ORDER BY m.n) INTO form
       FROM (SELECT e.n, idempotency.canonical(e.value, exclude_names, x.paths, field_names, c.paths,
@@ -2741,8 +2743,7 @@ BEGIN
     END IF;
     n.lease_us := q.lease; n.lease_until := idempotency.after(now, q.lease);
     n.next_attempt_at := NULL; n.finished_at := NULL;
-    n.holder := q.holder;
-    n.backend_pid := NULL; n.backend_start := NULL;
+    n.holder := q.holder; n.backend_pid := NULL; n.backend_start := NULL;
     IF q.hold THEN
         n.backend_pid := pg_backend_pid();
         n.backend_start := (SELECT a.backend_start FROM pg_stat_activity a WHERE a.pid = pg_backend_pid());
@@ -4790,8 +4791,7 @@ BEGIN
     END IF;
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     q := idempotency.question_of('idem_once()', key COLLATE "C", scope, principal, statement_snapshot, ttl, wait, same_statement);
-    q.without_request := true;
-    q.once := true;
+    q.without_request := true; q.once := true;
     q.wait := coalesce(q.wait, 9000000000000000000);
     a := idempotency.answer(q);
     outcome := idempotency.outcome_of(a.reason);
