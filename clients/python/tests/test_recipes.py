@@ -137,6 +137,45 @@ def test_the_signature_of_a_known_webhook():
     assert signed == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
+# ---- an outbox ----
+
+
+@pytest.mark.parametrize("recipe", ["outbox"], indirect=True)
+async def test_an_outbox(recipe):
+    """An event of a transaction that rolls back never leaves; every other one is poison, and delays none of the good ones."""
+    recipe.connection.execute("SELECT idem_policy_alter('outbox/*', retry_base => '0', max_attempts => 4)")
+    published, tried, repaired = [], [], threading.Event()
+
+    def publish(topic, id, body):
+        tried.append(id)
+        if body["poison"] and not repaired.is_set():
+            raise ValueError("the broker does not take it")
+        published.append((topic, id))
+
+    with pytest.raises(ZeroDivisionError), recipe.connection.transaction():
+        recipe.emit(recipe.connection, "orders", "never", {"poison": False})
+        raise ZeroDivisionError
+    for number in range(6):
+        with recipe.connection.transaction():
+            recipe.emit(recipe.connection, "orders", f"e-{number}", {"poison": number % 2 == 0})
+    good, poison = [f"e-{n}" for n in (1, 3, 5)], [f"e-{n}" for n in (0, 2, 4)]
+    parked = lambda: [key for _, key, _ in rows(recipe, recipe.PARKED)]  # noqa: E731
+    with psycopg_pool.ConnectionPool(f"dbname={recipe.dbname}", min_size=2, max_size=10, open=True) as pool:
+        own = recipe.relay(pool, publish, poll=0.05)
+        working = asyncio.ensure_future(asyncio.to_thread(own.run))
+        try:
+            await until(lambda: parked() == poison)
+            assert sorted(published) == [("orders", id) for id in good]
+            assert sorted(tried) == sorted(good + 3 * poison)
+            repaired.set()
+            recipe.again(recipe.connection, "the broker is repaired")
+            await until(lambda: sorted(published) == [("orders", id) for id in sorted(good + poison)])
+        finally:
+            own.stop()
+            await working
+    assert rows(recipe, "SELECT status, count(*) FROM idempotency.records GROUP BY status") == [("completed", 6)]
+
+
 # ---- batches of messages ----
 
 
