@@ -40,6 +40,23 @@ sub refuses_to_write ($session, $where)
 	return;
 }
 
+# A reader that knows where the primary's WAL ended after COMMIT waits until the record is here.
+sub waits_for_a_record ($primary, $standby, $reader)
+{
+	my $wait = q{WAIT FOR LSN '%s' WITH (TIMEOUT '%s', NO_THROW)};
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
+	$standby->poll_query_until('postgres', q{SELECT pg_get_wal_replay_pause_state() = 'paused'});
+	call($primary, 'idem_complete', key => 'awaited', status_code => 201,
+		token => begin_claim($primary, 'awaited', lease => '1 hour')->{token});
+	my $lsn = $primary->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+	is(ask($reader, sprintf $wait, $lsn, '10ms'), 'timeout', 'a record is awaited on the standby');
+	is(ask($reader, sprintf $look, 'awaited'), '||', 'until then there is none');
+	$standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
+	is(ask($reader, sprintf $wait, $lsn, '180s'), 'success', 'it arrives');
+	is(ask($reader, sprintf $look, 'awaited'), 'completed|201|', 'and is found');
+	return;
+}
+
 my $primary = new_node('primary',
 	-init => [ allows_streaming => 1 ],
 	max_prepared_transactions => 10);
@@ -100,6 +117,7 @@ call($primary, 'idem_policy_drop', scope_pattern => '*', reason => 'a test');
 $primary->wait_for_catchup($standby);
 is(ask($reader, sprintf $look, 'done'), 'completed|201|00ff', 'and its end');
 ask($reader, 'RESET ROLE');
+waits_for_a_record($primary, $standby, $reader) if $primary->pg_version >= 19;
 
 $primary->stop('immediate');
 $holder->quit;

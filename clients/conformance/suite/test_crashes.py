@@ -306,6 +306,12 @@ class Away(Case):
         self.assert_replay_of(first, self.send("/unprotected", {"effect": "done"}))
         self.assert_effects(1)
 
+    @needs("raise")
+    def test_an_error_with_a_status_unprotected_by_choice(self):
+        """It is the answer there as well."""
+        self.server.proxy.refuse()
+        self.assert_executed(self.send("/unprotected", {"raise": 409}), 409)
+
     def test_a_bad_key_is_refused_without_it(self):
         self.server.proxy.refuse()
         for key in ("", "x" * 256):

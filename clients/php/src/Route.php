@@ -9,6 +9,7 @@ use Idempotency\Postgres\Error\AnswerTooLarge;
 use Idempotency\Postgres\Error\DatabaseAway;
 use Idempotency\Postgres\Error\HandlerLate;
 use Idempotency\Postgres\Error\HttpProblem;
+use Idempotency\Postgres\Error\Rejection;
 
 /** One request on its way through a protected route. @internal */
 final class Route
@@ -191,11 +192,16 @@ final class Route
     {
         $this->isOurs = false;
         $names = [$this->key, $this->scope, $this->principal];
-        return new Reply(match (true) {
-            $this->kind === Kind::Leased => $this->work(new LeasedClaim(...$names)),
-            $isAway => $this->work(new TransactionalClaim(null, ...$names, protected: false)),
-            default => (new Transactions($this->database, $this->settings()))->unclaimed($this->work(...), ...$names),
-        }, $this->keyFields());
+        try {
+            $answer = match (true) {
+                $this->kind === Kind::Leased => $this->work(new LeasedClaim(...$names)),
+                $isAway => $this->work(new TransactionalClaim(null, ...$names, protected: false)),
+                default => (new Transactions($this->database, $this->settings()))->unclaimed($this->work(...), ...$names),
+            };
+        } catch (Rejection $rejection) {
+            $answer = $rejection->answer;
+        }
+        return new Reply($answer, $this->keyFields());
     }
 
     private function work(TransactionalClaim|LeasedClaim $claim): Answer

@@ -281,6 +281,16 @@ class WorkerTest {
         worker.close();
     }
 
+    /** The session that has listened to {@code channel} with success. */
+    private static String listener(String channel) throws InterruptedException {
+        String pid;
+        while ((pid = database.value("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'"
+                + " AND query = 'LISTEN ' || quote_ident('" + channel + "')")) == null) {
+            Thread.sleep(10);
+        }
+        return pid;
+    }
+
     @Test
     void aNameOfAChannelIsQuotedAndItsConnectionIsMadeAgain() throws Exception {
         String channel = "a \"channel\" of " + key.substring(0, 8);
@@ -291,11 +301,11 @@ class WorkerTest {
         })) {
             worker.start();
             for (int i = 0; i < 3; i++) {
+                String session = listener(channel);
                 queue(key + i);
                 database.run("SELECT pg_notify('" + channel + "', '')");
                 assertEquals(key + i, done.poll(20, TimeUnit.SECONDS));
-                // Without it, only LISTEN once more shows the next record.
-                database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()");
+                database.run("SELECT pg_terminate_backend(" + session + ", 20000)");
             }
         }
     }
