@@ -1,6 +1,6 @@
 """The server under test, its backend, and the wire between them die, at each step."""
 
-from .support import Case
+from .support import Case, needs
 from .waiting import wait_until
 
 COMMIT = r"^\s*(commit|end)\b"
