@@ -21,8 +21,8 @@ std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Ve
     for (const Timeline& timeline : timelines(history)) {
         const auto before = earlier.find(timeline.key);
         const bool goes_on = before != earlier.end();
-        const std::vector<Record> initial =
-            goes_on ? before->second.passed : std::vector<Record>{Record{}};
+        std::vector<Record> initial{Record{}};
+        if (goes_on) initial = before->second.passed;
         Verdict verdict = linearize(timeline, history.scopes.at(timeline.key.scope), initial);
         // The key may have begun with another record, which was left out.
         const bool uncertain = goes_on && before->second.cut_off;

@@ -21,10 +21,13 @@ using PqxxConnection = pqxx::connection_base;
 using PqxxConnection = pqxx::connection;
 #endif
 
-// libpqxx keeps libpq's connection to itself. An explicit instantiation may name a private member.
+// libpqxx keeps libpq's connection to itself, from version 8 on as void*. An explicit instantiation
+// may name a private member.
 template <auto Member>
 struct Raw {
-    friend PGconn* raw(const PqxxConnection& connection) { return (connection.*Member)(); }
+    friend PGconn* raw(const PqxxConnection& connection) {
+        return static_cast<PGconn*>((connection.*Member)());
+    }
 };
 template struct Raw<&PqxxConnection::raw_connection>;
 PGconn* raw(const PqxxConnection& connection);
