@@ -4,11 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Error\DatabaseAway;
-use Idempotency\Postgres\Error\DatabaseLate;
-use Idempotency\Postgres\Error\InDoubt;
-use Idempotency\Postgres\Error\Thrown;
-
 /** Repeats after a conflict or a lost connection. @internal */
 final class Again
 {
@@ -31,9 +26,9 @@ final class Again
             }
             $lost = $lost || !Failure::isConflict($cause);
             // Each of these has used the whole time; a second one asks for the result of a COMMIT.
-            $late += $raised instanceof DatabaseLate ? 1 : 0;
+            $late += $raised instanceof Error\DatabaseLate ? 1 : 0;
             if ($attempt >= $settings->attempts || $late === 2) {
-                throw new DatabaseAway('the database could not do it', 0, $cause);
+                throw new Error\DatabaseAway('the database could not do it', 0, $cause);
             }
             usleep((int) (20_000 * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax())));
         }
@@ -42,9 +37,9 @@ final class Again
     /** Throws what another run cannot cure. */
     private static function transientCause(\Throwable $raised): \Throwable
     {
-        if ($raised instanceof Thrown) {
+        if ($raised instanceof Error\Thrown) {
             return $raised->mayRunAgain ? $raised->cause : throw $raised->cause;
         }
-        return Failure::isTransient($raised) && !$raised instanceof InDoubt ? $raised : throw $raised;
+        return Failure::isTransient($raised) && !$raised instanceof Error\InDoubt ? $raised : throw $raised;
     }
 }

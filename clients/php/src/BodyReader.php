@@ -4,8 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Error\HttpProblem;
-
 /** Takes a body piece by piece and decodes it. The limit counts decoded bytes. */
 final class BodyReader
 {
@@ -20,10 +18,10 @@ final class BodyReader
     {
         $name = strtolower(trim($encoding));
         if (!in_array($name, ['', 'identity'], true)) {
-            $encoding = self::ENCODINGS[$name] ?? throw new HttpProblem('content_encoding');
+            $encoding = self::ENCODINGS[$name] ?? throw new Error\HttpProblem('content_encoding');
             $this->inflate = inflate_init($encoding) ?: null;
         } elseif (ctype_digit($length) && (strlen($length) > 18 || (int) $length > $limit)) {
-            throw new HttpProblem('body_too_large');
+            throw new Error\HttpProblem('body_too_large');
         }
     }
 
@@ -53,7 +51,7 @@ final class BodyReader
     {
         $this->body .= $data;
         if (strlen($this->body) > $this->limit) {
-            throw new HttpProblem('body_too_large');
+            throw new Error\HttpProblem('body_too_large');
         }
     }
 
@@ -69,8 +67,8 @@ final class BodyReader
         return $this->body;
     }
 
-    private static function broken(): HttpProblem
+    private static function broken(): Error\HttpProblem
     {
-        return new HttpProblem('bad_body', 'The body is not what Content-Encoding says.');
+        return new Error\HttpProblem('bad_body', 'The body is not what Content-Encoding says.');
     }
 }

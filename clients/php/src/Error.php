@@ -17,9 +17,6 @@ final class DatabaseLate extends DatabaseAway {}
 /** COMMIT has no answer, and there is no record that tells its result: a repetition might do the work twice. */
 final class InDoubt extends DatabaseAway {}
 
-/** The transaction that we have lost has not ended yet: the server may notice later than we do. */
-final class OwnTransaction extends DatabaseAway {}
-
 /** An error of a statement by ext-pgsql. Without a SQLSTATE the connection is lost. */
 final class SqlError extends \RuntimeException
 {

@@ -4,9 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Error\DatabaseAway;
-use Idempotency\Postgres\Error\SqlError;
-
 /** What a database's error means, independent of the driver. @internal */
 final class Failure
 {
@@ -15,7 +12,7 @@ final class Failure
     {
         for ($one = $error; $one !== null; $one = $one->getPrevious()) {
             $state = match (true) {
-                $one instanceof SqlError => $one->sqlState,
+                $one instanceof Error\SqlError => $one->sqlState,
                 $one instanceof \PDOException => self::ofPdo($one),
                 $one instanceof \Doctrine\DBAL\Driver\Exception => $one->getSQLState(),
                 default => null,
@@ -41,8 +38,8 @@ final class Failure
     /** The connection is lost, or none could be made, or it is to a standby, which takes no claim. */
     public static function isConnectionLost(\Throwable $error): bool
     {
-        $isLost = static fn (\Throwable $one): bool => $one instanceof DatabaseAway
-            || $one instanceof SqlError && $one->sqlState === null;
+        $isLost = static fn (\Throwable $one): bool => $one instanceof Error\DatabaseAway
+            || $one instanceof Error\SqlError && $one->sqlState === null;
         return $isLost($error) || preg_match('/^(08|53|57P|25006)/', self::sqlState($error) ?? '') === 1;
     }
 

@@ -4,8 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Error\HttpProblem;
-
 /** What identifies a request: its method, target and body. */
 final class Identity
 {
@@ -25,7 +23,7 @@ final class Identity
     public static function text(string $body): string
     {
         if (preg_match('//u', $body) !== 1 || str_contains($body, "\0")) {
-            throw new HttpProblem('bad_json');
+            throw new Error\HttpProblem('bad_json');
         }
         return $body;
     }

@@ -4,8 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Error\LeaseLost;
-
 /**
  * The lease of a claim, by a clock of ours that ends before the server's. PHP has no threads, so a beat comes when the
  * work gives occasion for it. @internal
@@ -47,7 +45,7 @@ final class Lease
     {
         $now = self::now();
         if ($this->why === null && $now >= $this->until) {
-            $this->lose(new LeaseLost('the lease may have ended'));
+            $this->lose(new Error\LeaseLost('the lease may have ended'));
         } elseif ($this->why === null && $now >= $this->beatAt) {
             $this->beat($now);
         }
@@ -70,7 +68,7 @@ final class Lease
     {
         if (!$this->isHeld()) {
             throw $this->isLost()
-                ? new LeaseLost('the claim is lost: nothing more may be done', 0, $this->why)
+                ? new Error\LeaseLost('the claim is lost: nothing more may be done', 0, $this->why)
                 : new \RuntimeException('the worker has been aborted');
         }
     }

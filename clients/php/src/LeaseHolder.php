@@ -4,11 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Database\Database;
-use Idempotency\Postgres\Error\DatabaseAway;
-use Idempotency\Postgres\Error\NothingHappened;
-use Idempotency\Postgres\Error\Rejection;
-
 /** A claim with a lease, from its grant to its end. @internal */
 final class LeaseHolder
 {
@@ -18,7 +13,7 @@ final class LeaseHolder
     private bool $unknown = false;
 
     public function __construct(
-        private readonly Database $database,
+        private readonly Database\Connection $database,
         private readonly Request $request,
         public readonly Record $record,
         private readonly Settings $settings,
@@ -36,7 +31,7 @@ final class LeaseHolder
     }
 
     /** @param callable(LeasedClaim): Answer $work */
-    public static function run(Database $database, Request $request, callable $work, Settings $settings): Result
+    public static function run(Database\Connection $database, Request $request, callable $work, Settings $settings): Result
     {
         $sent = 0.0;
         $record = Again::call($settings, static function () use ($database, $request, $settings, &$sent): Record {
@@ -62,7 +57,7 @@ final class LeaseHolder
         try {
             $limit = (float) ($this->settings->handlerTimeout ?? Contract::LEASED_HANDLER_TIMEOUT_MS / 1000);
             $answer = TimeLimit::run($limit, fn (): Answer|Result => $work($this));
-        } catch (Rejection $rejection) {
+        } catch (Error\Rejection $rejection) {
             $answer = $rejection->answer;
         } catch (\Throwable $error) {
             if (!$this->unknown && ($this->lease->isLost() || !$this->failBecauseOf($error))) {
@@ -98,7 +93,7 @@ final class LeaseHolder
     {
         try {
             return $this->end(Contract::COMPLETE, Ends::completion($this->request, $this->record, $answer, $this->settings));
-        } catch (DatabaseAway $away) {
+        } catch (Error\DatabaseAway $away) {
             throw $away;
         } catch (\Throwable $error) {
             // The answer cannot be kept, but the work is done.
@@ -120,7 +115,7 @@ final class LeaseHolder
     private function failBecauseOf(\Throwable $error): bool
     {
         try {
-            return $this->fail($error->getMessage() ?: $error::class, !$error instanceof NothingHappened);
+            return $this->fail($error->getMessage() ?: $error::class, !$error instanceof Error\NothingHappened);
         } catch (\Throwable) {
             return true;
         }

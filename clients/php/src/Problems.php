@@ -4,15 +4,13 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Database\Database;
-
 /** Problem documents (RFC 9457): the server's, each requested once, and those of HTTP itself. @internal */
 final class Problems
 {
     /** @var array<string, array<string, mixed>> */
     private array $known = [];
 
-    public function __construct(private readonly Database $database, private readonly Options $options) {}
+    public function __construct(private readonly Database\Connection $database, private readonly Options $options) {}
 
     /** @return array<string, mixed> the document without the server's help */
     public static function local(string $word): array

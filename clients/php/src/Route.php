@@ -4,13 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Database\Database;
-use Idempotency\Postgres\Error\AnswerTooLarge;
-use Idempotency\Postgres\Error\DatabaseAway;
-use Idempotency\Postgres\Error\HandlerLate;
-use Idempotency\Postgres\Error\HttpProblem;
-use Idempotency\Postgres\Error\Rejection;
-
 /** One request on its way through a protected route. @internal */
 final class Route
 {
@@ -25,7 +18,7 @@ final class Route
     private bool $hasBegun = false;
 
     public function __construct(
-        private readonly Database $database,
+        private readonly Database\Connection $database,
         private readonly Kind $kind,
         private readonly Options $options,
         private readonly Problems $problems,
@@ -39,10 +32,10 @@ final class Route
     {
         try {
             return $this->reply()->answer();
-        } catch (HttpProblem $problem) {
+        } catch (Error\HttpProblem $problem) {
             return (new Reply($problem->answer(), close: !$this->isRead))->answer();
-        } catch (HandlerLate) {
-            return (new Reply((new HttpProblem('handler_late'))->answer()))->answer();
+        } catch (Error\HandlerLate) {
+            return (new Reply((new Error\HttpProblem('handler_late'))->answer()))->answer();
         }
     }
 
@@ -51,7 +44,7 @@ final class Route
         $this->scope = $this->options->scope ?? $this->exchange->defaultScope;
         $this->principal = (string) ($this->options->principal)($this->exchange->request);
         if ($this->principal === '') {
-            throw new HttpProblem('unauthorized');
+            throw new Error\HttpProblem('unauthorized');
         }
         $sent = $this->exchange->values($this->options->keyHeader);
         $this->key = count($sent) === 1 ? Key::parse($sent[0]) : null;
@@ -75,7 +68,7 @@ final class Route
             $reader->feed($data);
         }
         if (ctype_digit($length) && $taken < (int) $length && $this->exchange->form() === null) {
-            throw new HttpProblem('bad_body', 'The body ended too early.');
+            throw new Error\HttpProblem('bad_body', 'The body ended too early.');
         }
         return $reader->body();
     }
@@ -105,7 +98,7 @@ final class Route
                 $this->options->wait,
                 derive: $derive,
             ));
-        } catch (DatabaseAway) {
+        } catch (Error\DatabaseAway) {
             return $this->refusal('unavailable', 1);
         }
     }
@@ -145,12 +138,12 @@ final class Route
         if ($request->json !== null && Failure::isRefusedByJsonb($error)) {
             return $this->claimed($request->asDigest($request->fingerprint ?? $this->digest()));
         }
-        if ($this->options->unprotectedWithoutDatabase && $error instanceof DatabaseAway) {
+        if ($this->options->unprotectedWithoutDatabase && $error instanceof Error\DatabaseAway) {
             return $this->unprotected(true);
         }
         throw match (Failure::sqlState($error)) {
-            '54000', '54001' => new HttpProblem('body_too_large', 'The body is too large, or nested too deeply.'),
-            '22P02', '22021', '22032', '22030' => new HttpProblem('bad_json'),
+            '54000', '54001' => new Error\HttpProblem('body_too_large', 'The body is too large, or nested too deeply.'),
+            '22P02', '22021', '22032', '22030' => new Error\HttpProblem('bad_json'),
             default => $error,
         };
     }
@@ -198,7 +191,7 @@ final class Route
                 $isAway => $this->work(new TransactionalClaim(null, ...$names, protected: false)),
                 default => (new Transactions($this->database, $this->settings()))->unclaimed($this->work(...), ...$names),
             };
-        } catch (Rejection $rejection) {
+        } catch (Error\Rejection $rejection) {
             $answer = $rejection->answer;
         }
         return new Reply($answer, $this->keyFields());
@@ -211,7 +204,7 @@ final class Route
             return $answer;
         }
         if (!$this->options->omitLargeAnswers) {
-            throw new AnswerTooLarge("the answer has more than {$this->options->maxAnswerBytes} bytes");
+            throw new Error\AnswerTooLarge("the answer has more than {$this->options->maxAnswerBytes} bytes");
         }
         return new Answer($answer->status, [['Idempotent-Body', 'omitted']], '', $answer->raised, $answer);
     }

@@ -4,8 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Error\HandlerLate;
-
 /**
  * The limit of the work. PHP has no threads: where it has ext-pcntl (as on the command line), an alarm ends the work;
  * else the limit counts when the work returns. @internal
@@ -23,7 +21,7 @@ final class TimeLimit
         } finally {
             $disarm();
             if (hrtime(true) / 1e9 > $end) {
-                throw new HandlerLate("the handler did not answer within $limit s");
+                throw new Error\HandlerLate("the handler did not answer within $limit s");
             }
         }
     }
@@ -35,7 +33,7 @@ final class TimeLimit
             return static fn (): null => null;
         }
         $wasAsync = pcntl_async_signals(true);
-        pcntl_signal(SIGALRM, static fn () => throw new HandlerLate("the handler did not answer within $limit s"));
+        pcntl_signal(SIGALRM, static fn () => throw new Error\HandlerLate("the handler did not answer within $limit s"));
         pcntl_alarm((int) ceil($limit));
         return static function () use ($wasAsync): void {
             pcntl_alarm(0);

@@ -4,14 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Database\Database;
-use Idempotency\Postgres\Database\Transaction;
-use Idempotency\Postgres\Error\HandlerLate;
-use Idempotency\Postgres\Error\InDoubt;
-use Idempotency\Postgres\Error\OwnTransaction;
-use Idempotency\Postgres\Error\Rejection;
-use Idempotency\Postgres\Error\Thrown;
-
 /** Claim, work and answer in one transaction. @internal */
 final readonly class Transactions
 {
@@ -20,7 +12,7 @@ final readonly class Transactions
 
     private float $within;
 
-    public function __construct(private Database $database, private Settings $settings)
+    public function __construct(private Database\Connection $database, private Settings $settings)
     {
         $this->within = (float) $settings->databaseTimeout;
     }
@@ -28,7 +20,7 @@ final readonly class Transactions
     /** @param callable(TransactionalClaim): Answer $work */
     public function run(Request $request, callable $work): Result
     {
-        $result = $this->claimed($request, function (Transaction $own, Record $record) use ($request, $work): Answer {
+        $result = $this->claimed($request, function (Database\Session $own, Record $record) use ($request, $work): Answer {
             $this->settings->onClaim?->__invoke($record);
             $connection = $own->connection();
             $attempt = $record->attempt ?? 1;
@@ -47,12 +39,12 @@ final readonly class Transactions
     private function claimed(Request $request, callable $answerOf, bool $keepsRaised = false): Result
     {
         $call = fn (bool $lost, bool $last): Result => $this->within(
-            function (Transaction $own) use ($request, $answerOf, $keepsRaised, $lost, $last): Result {
+            function (Database\Session $own) use ($request, $answerOf, $keepsRaised, $lost, $last): Result {
                 // A duplicate waits within the first statement.
                 $rows = $own->query(Contract::BEGIN, $request->values(null), $this->within + (float) $request->wait);
                 $record = Record::of($rows[0]);
                 if ($record->outcome === 'in_progress' && $lost && !$last) {
-                    throw new OwnTransaction('the transaction that was lost has not ended');
+                    throw new Error\DatabaseAway('the transaction that was lost has not ended: the server may notice later');
                 }
                 if ($record->outcome !== 'execute') {
                     return Result::ofRecord($record);
@@ -75,18 +67,18 @@ final readonly class Transactions
     public function workOff(Request $request, Record $record, callable $work): Result
     {
         try {
-            return $this->within(function (Transaction $own) use ($request, $record, $work): Result {
+            return $this->within(function (Database\Session $own) use ($request, $record, $work): Result {
                 $answer = $this->worked($own, $work, $own->connection());
                 return $answer->raised
                     ? new Result(Result::NOT_KEPT, $answer, $record)
                     : $this->ended($own, $request, $record, $answer);
             });
-        } catch (Thrown $thrown) {
+        } catch (Error\Thrown $thrown) {
             throw $thrown->cause;
         }
     }
 
-    private function ended(Transaction $own, Request $request, Record $record, Answer $answer): Result
+    private function ended(Database\Session $own, Request $request, Record $record, Answer $answer): Result
     {
         $verdict = $this->settings->verdictOn($answer);
         if ($verdict === Verdict::Keep) {
@@ -104,7 +96,7 @@ final readonly class Transactions
     public function once(Request $request, callable $work): bool
     {
         $values = [$request->key, $request->scope, $request->principal];
-        return Again::call($this->settings, fn (): bool => $this->within(function (Transaction $own) use ($values, $work): bool {
+        return Again::call($this->settings, fn (): bool => $this->within(function (Database\Session $own) use ($values, $work): bool {
             $first = $own->query(Contract::ONCE, $values, $this->within)[0]['first'];
             if (!in_array($first, [true, 't', 1, '1'], true)) {
                 return false;
@@ -124,7 +116,7 @@ final readonly class Transactions
     public function unclaimed(callable $work, ?string $key, string $scope, string $principal): Answer
     {
         return Again::call($this->settings, fn (): Answer => $this->within(
-            function (Transaction $own) use ($key, $scope, $principal, $work): Answer {
+            function (Database\Session $own) use ($key, $scope, $principal, $work): Answer {
                 $claim = new TransactionalClaim($own->connection(), $key, $scope, $principal, 1, false);
                 $answer = $this->worked($own, $work, $claim);
                 if ($answer->raised || !in_array($this->settings->verdictOn($answer), [Verdict::Keep, Verdict::Unknown], true)) {
@@ -137,13 +129,13 @@ final readonly class Transactions
         ));
     }
 
-    private function commitWithoutRecord(Transaction $own): void
+    private function commitWithoutRecord(Database\Session $own): void
     {
         try {
             $own->commit($this->within);
         } catch (\Throwable $error) {
             throw Failure::isConnectionLost($error)
-                ? new InDoubt('it is not known whether the transaction committed', 0, $error)
+                ? new Error\InDoubt('it is not known whether the transaction committed', 0, $error)
                 : $error;
         }
     }
@@ -160,27 +152,27 @@ final readonly class Transactions
     }
 
     /** The answer of the work, or of its rejection. */
-    private function worked(Transaction $own, callable $work, object $claim): Answer
+    private function worked(Database\Session $own, callable $work, object $claim): Answer
     {
         $limit = (float) ($this->settings->handlerTimeout ?? Contract::HANDLER_TIMEOUT_MS / 1000);
         return $this->let($own, static function () use ($work, $claim): Answer {
             try {
                 return $work($claim);
-            } catch (Rejection $rejection) {
+            } catch (Error\Rejection $rejection) {
                 return $rejection->answer;
             }
         }, $limit);
     }
 
-    private function let(Transaction $own, callable $work, float $limit): mixed
+    private function let(Database\Session $own, callable $work, float $limit): mixed
     {
         try {
             return TimeLimit::run($limit, $work);
-        } catch (HandlerLate $late) {
-            throw new Thrown($late, false);
+        } catch (Error\HandlerLate $late) {
+            throw new Error\Thrown($late, false);
         } catch (\Throwable $error) {
             $gone = $own->isGone() && !Failure::isIdleTimeout($error);
-            throw new Thrown($error, $gone || Failure::isConflict($error));
+            throw new Error\Thrown($error, $gone || Failure::isConflict($error));
         }
     }
 }

@@ -4,10 +4,6 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Database\Connection;
-use Idempotency\Postgres\Database\Database;
-use Idempotency\Postgres\Error\LeaseLost;
-
 /**
  * Executes the records of a scope that are due, and that no client sends again: webhooks, jobs, abandoned work.
  *
@@ -21,7 +17,7 @@ final class Worker
     private readonly \Closure $handler;
     private readonly \Closure $onError;
     private readonly Settings $settings;
-    private readonly Connection $own;
+    private readonly Database\Connection $own;
     private ?LeaseHolder $held = null;
     private bool $isStopped = false;
     private bool $hasClaimed = false;
@@ -35,7 +31,7 @@ final class Worker
      * @param (callable(\Throwable, ?Work): mixed)|null $onError gets errors of handlers, and those of the database without a Work
      */
     public function __construct(
-        private readonly Database $database,
+        private readonly Database\Connection $database,
         private readonly string $scope,
         callable $handler,
         int $size = 1,
@@ -167,7 +163,7 @@ final class Worker
             static function (object $connection) use ($run, $held): Answer {
                 $answer = $run($connection);
                 $held->lease->isHeld();
-                return $held->lease->isLost() ? throw new LeaseLost('the claim is lost') : $answer;
+                return $held->lease->isLost() ? throw new Error\LeaseLost('the claim is lost') : $answer;
             },
         );
         return $result->outcome === Result::EXECUTED ? $result : $result->answer;

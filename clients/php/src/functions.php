@@ -4,15 +4,13 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-use Idempotency\Postgres\Database\Database;
-
 /**
  * Claim, work and answer in one transaction. If `work` throws, or its answer is not to be kept, everything rolls back,
  * and the key is free.
  *
  * @param callable(TransactionalClaim): Answer $work
  */
-function transactionally(Database $database, Request $request, callable $work, Settings $settings = new Settings()): Result
+function transactionally(Database\Connection $database, Request $request, callable $work, Settings $settings = new Settings()): Result
 {
     return (new Transactions($database, $settings))->run($request, $work);
 }
@@ -23,7 +21,7 @@ function transactionally(Database $database, Request $request, callable $work, S
  *
  * @param callable(LeasedClaim): Answer $work
  */
-function leased(Database $database, Request $request, callable $work, Settings $settings = new Settings()): Result
+function leased(Database\Connection $database, Request $request, callable $work, Settings $settings = new Settings()): Result
 {
     return LeaseHolder::run($database, $request, $work, $settings);
 }
@@ -34,7 +32,7 @@ function leased(Database $database, Request $request, callable $work, Settings $
  * @param callable(object): mixed $work gets the connection of the transaction
  */
 function once(
-    Database $database,
+    Database\Connection $database,
     string $key,
     callable $work,
     string $scope = 'messages',

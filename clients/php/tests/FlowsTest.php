@@ -6,7 +6,6 @@ namespace Idempotency\Tests;
 
 use Idempotency\Postgres\Answer;
 use Idempotency\Postgres\Database\Connection;
-use Idempotency\Postgres\Database\Database;
 use Idempotency\Postgres\Database\Doctrine;
 use Idempotency\Postgres\Error\DatabaseAway;
 use Idempotency\Postgres\Error\HandlerLate;
@@ -26,7 +25,7 @@ require_once __DIR__ . '/DatabaseCase.php';
 /** The three functions on each driver, and handlers that break rules in PHP's ways. */
 final class FlowsTest extends DatabaseCase
 {
-    private function transact(Database $database, callable $work, Settings $settings = new Settings()): Result
+    private function transact(Connection $database, callable $work, Settings $settings = new Settings()): Result
     {
         return transactionally($database, new Request($this->key, 'pay', 'tenant', json: '{"amount": 1}'), $work, $settings);
     }

@@ -6,8 +6,11 @@ namespace Idempotency\Postgres\Database;
 
 use Idempotency\Postgres\Error\DatabaseAway;
 
-/** A PDO or an ext-pgsql connection, made when it is needed, and made again when it is lost. */
-class Connection implements Database
+/**
+ * A PDO or an ext-pgsql connection to the database of the records, made when it is needed, and made again when it is
+ * lost. `within` is a limit in seconds, for drivers that can keep it.
+ */
+class Connection
 {
     private ?Session $session = null;
 
@@ -17,32 +20,26 @@ class Connection implements Database
     /** @param array<int, mixed> $options of PDO */
     public static function pdo(string $dsn, ?string $user = null, ?string $password = null, array $options = []): self
     {
-        return new self(static fn (int $seconds): \PDO => new \PDO(
-            $dsn,
-            $user,
-            $password,
-            $options + [\PDO::ATTR_TIMEOUT => $seconds],
-        ));
+        $timeout = \PDO::ATTR_TIMEOUT;
+        return new self(static fn (int $limit) => new \PDO($dsn, $user, $password, $options + [$timeout => $limit]));
     }
 
     /** @param string $parameters a connection string of libpq */
     public static function pgsql(string $parameters): self
     {
-        return new self(static fn (int $seconds): object => @pg_connect(
-            "connect_timeout=$seconds $parameters",
-            PGSQL_CONNECT_FORCE_NEW,
-        ) ?: throw new DatabaseAway((string) (error_get_last()['message'] ?? 'pg_connect has failed')));
+        $mode = PGSQL_CONNECT_FORCE_NEW;
+        return new self(static fn (int $limit) => @pg_connect("connect_timeout=$limit $parameters", $mode)
+            ?: throw new DatabaseAway((string) (error_get_last()['message'] ?? 'pg_connect has failed')));
     }
 
-    public function begin(float $within): Transaction
+    /** BEGIN, on a connection that works. */
+    public function begin(float $within): Session
     {
         $wasUsed = $this->session !== null;
         $session = $this->session($within);
         try {
-            if (!$session->isIdle()) {
-                throw new \LogicException('idempotency: a transaction is already open on this connection');
-            }
-            $session->begin($within);
+            $session->idle()->begin($within);
+            return $session;
         } catch (\Throwable $error) {
             if (!$wasUsed || !$session->isGone()) {
                 throw $error;
@@ -50,19 +47,21 @@ class Connection implements Database
             $session->close(); // it was lost while it was idle, so nothing has been done
             return $this->begin($within);
         }
-        return $session;
     }
 
+    /**
+     * One statement that is its own transaction.
+     *
+     * @param list<string|null> $values
+     * @return list<array<string, mixed>>
+     */
     public function statement(string $text, array $values, float $within): array
     {
-        $session = $this->session($within);
-        if (!$session->isIdle()) {
-            throw new \LogicException('idempotency: a leased claim needs a connection without a transaction');
-        }
-        return $session->query($text, $values, $within);
+        return $this->session($within)->idle()->query($text, $values, $within);
     }
 
-    public function another(): Connection
+    /** Another connection to the database, for a worker's own statements. */
+    public function another(): self
     {
         return new self($this->connect);
     }

@@ -4,9 +4,7 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres\Database;
 
-use Idempotency\Postgres\Error\DatabaseAway;
-use Idempotency\Postgres\Error\DatabaseLate;
-use Idempotency\Postgres\Error\SqlError;
+use Idempotency\Postgres\Error;
 use PgSql\Connection;
 use PgSql\Result;
 
@@ -17,47 +15,48 @@ final class PgsqlSession extends Session
 
     public function connection(): Connection
     {
-        return $this->own ?? throw new DatabaseAway('the connection is closed');
+        return $this->own ?? throw new Error\DatabaseAway('the connection is closed');
     }
 
-    public function query(string $text, array $values, float $within = INF): array
+    public function query(string $text, array $values, float $within): array
     {
         $connection = $this->connection();
         $end = hrtime(true) / 1e9 + $within;
         if (!@pg_send_query_params($connection, $text, $values)) {
-            throw new SqlError(pg_last_error($connection) ?: 'the connection is lost', null);
+            throw new Error\SqlError(pg_last_error($connection) ?: 'the connection is lost', null);
         }
         $rows = [];
         $error = null;
-        do {
-            $this->await($connection, $end);
-            $result = pg_get_result($connection);
-            if ($result !== false) {
-                $error ??= self::errorOf($result);
-                $rows = pg_num_fields($result) > 0 ? pg_fetch_all($result) : $rows;
-            }
-        } while ($result !== false);
-        if ($error !== null) {
-            throw $error;
+        while ($result = $this->next($connection, $end)) {
+            $error ??= self::errorOf($result);
+            $rows = pg_num_fields($result) > 0 ? pg_fetch_all($result) : $rows;
         }
-        return $rows;
+        return $error === null ? $rows : throw $error;
     }
 
-    private function await(Connection $connection, float $end): void
+    private function next(Connection $connection, float $end): Result|false
     {
         while (pg_connection_busy($connection)) {
             $left = $end - hrtime(true) / 1e9;
             if ($left <= 0) {
                 $this->cut($connection);
-                throw new DatabaseLate('the database did not answer in time');
+                throw new Error\DatabaseLate('the database did not answer in time');
             }
-            $read = [pg_socket($connection)];
-            $none = [];
-            $wait = (int) (min($left, 3600) * 1e6);
-            if ($read[0] === false || @stream_select($read, $none, $none, intdiv($wait, 1_000_000), $wait % 1_000_000) === false) {
-                pg_connection_status($connection) === PGSQL_CONNECTION_OK ?: throw new SqlError('the connection is lost', null);
+            $came = self::wait($connection, min($left, 3600));
+            if ($came === false && pg_connection_status($connection) !== PGSQL_CONNECTION_OK) {
+                throw new Error\SqlError('the connection is lost', null);
             }
         }
+        return pg_get_result($connection);
+    }
+
+    /** For bytes of the server. False if a signal has come, or the connection is lost. */
+    private static function wait(Connection $connection, float $seconds): int|false
+    {
+        $read = [pg_socket($connection)];
+        $none = [];
+        $rest = (int) (fmod($seconds, 1) * 1e6);
+        return $read[0] === false ? false : @stream_select($read, $none, $none, (int) $seconds, $rest);
     }
 
     /** To close a connection, ext-pgsql would wait for the answer that does not come. */
@@ -69,26 +68,22 @@ final class PgsqlSession extends Session
         $this->close();
     }
 
-    private static function errorOf(Result $result): ?SqlError
+    private static function errorOf(Result $result): ?Error\SqlError
     {
         if (!in_array(pg_result_status($result), [PGSQL_FATAL_ERROR, PGSQL_BAD_RESPONSE], true)) {
             return null;
         }
-        $state = pg_result_error_field($result, PGSQL_DIAG_SQLSTATE);
-        return new SqlError(trim((string) pg_result_error($result)), is_string($state) && $state !== '' ? $state : null);
+        $state = pg_result_error_field($result, PGSQL_DIAG_SQLSTATE) ?: null;
+        return new Error\SqlError(trim((string) pg_result_error($result)), $state);
     }
 
     public function isGone(): bool
     {
-        if ($this->own === null || pg_connection_status($this->own) !== PGSQL_CONNECTION_OK) {
-            return true;
-        }
-        $read = [pg_socket($this->own)];
-        $none = [];
-        if ($read[0] !== false && @stream_select($read, $none, $none, 0) > 0) {
+        $isOpen = fn (): bool => $this->own !== null && pg_connection_status($this->own) === PGSQL_CONNECTION_OK;
+        if ($isOpen() && self::wait($this->own, 0) > 0) {
             @pg_connection_busy($this->own); // reads what has come
         }
-        return pg_connection_status($this->own) !== PGSQL_CONNECTION_OK;
+        return !$isOpen();
     }
 
     public function isIdle(): bool
@@ -102,9 +97,7 @@ final class PgsqlSession extends Session
         if (pg_get_notify($connection) !== false) {
             return true;
         }
-        $read = [pg_socket($connection)];
-        $none = [];
-        $read[0] !== false && @stream_select($read, $none, $none, (int) $seconds, (int) (fmod($seconds, 1) * 1e6));
+        self::wait($connection, $seconds);
         return pg_get_notify($connection) !== false;
     }
 

@@ -5,8 +5,19 @@ declare(strict_types=1);
 namespace Idempotency\Postgres\Database;
 
 /** One connection, by PDO, by ext-pgsql or by Doctrine, and the transactions on it. */
-abstract class Session implements Transaction
+abstract class Session
 {
+    /** The handler's view of it. */
+    abstract public function connection(): object;
+
+    /**
+     * @param list<string|null> $values
+     * @return list<array<string, mixed>>
+     */
+    abstract public function query(string $text, array $values, float $within): array;
+
+    abstract public function isGone(): bool;
+
     /** Whether no transaction is open. */
     abstract public function isIdle(): bool;
 
@@ -25,6 +36,7 @@ abstract class Session implements Transaction
         $this->query('COMMIT', [], $within);
     }
 
+    /** Never fails: a connection that cannot roll back is closed, which does. */
     public function rollBack(float $within): void
     {
         try {
@@ -36,6 +48,12 @@ abstract class Session implements Transaction
         } catch (\Throwable) {
             $this->close();
         }
+    }
+
+    /** Refuses a transaction that is not ours. */
+    public function idle(): self
+    {
+        return $this->isIdle() ? $this : throw new \LogicException('idempotency: the connection is in a transaction');
     }
 
     public static function of(object $connection): self

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres\Psr15;
 
-use Idempotency\Postgres\Database\Database;
+use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Exchange;
 use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Kind;
@@ -21,7 +21,7 @@ final readonly class Idempotency
 {
     /** @param array<string, mixed> $common options of all routes; `principal` gets the PSR-7 request */
     public function __construct(
-        private Database $database,
+        private Connection $database,
         private ResponseFactoryInterface $responses,
         private StreamFactoryInterface $streams,
         private array $common,

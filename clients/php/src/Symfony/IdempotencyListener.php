@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres\Symfony;
 
-use Idempotency\Postgres\Database\Database;
+use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Options;
 use Idempotency\Postgres\Problems;
@@ -22,7 +22,7 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
 {
     /** @param array<string, mixed> $options of all routes; `principal` gets Symfony's request */
     public function __construct(
-        private Database $database,
+        private Connection $database,
         private EventDispatcherInterface $dispatcher,
         private array $options,
     ) {
