@@ -21,8 +21,11 @@ final class Again
         for ($attempt = 1; true; $attempt++) {
             try {
                 return $call($lost, $attempt >= $settings->attempts);
+            } catch (Error\Thrown $raised) {
+                $cause = $raised->mayRunAgain ? $raised->cause : throw $raised->cause;
             } catch (\Throwable $raised) {
-                $cause = self::transientCause($raised);
+                $mayRunAgain = Failure::isTransient($raised) && !$raised instanceof Error\InDoubt;
+                $cause = $mayRunAgain ? $raised : throw $raised;
             }
             $lost = $lost || !Failure::isConflict($cause);
             // Each of these has used the whole time; a second one asks for the result of a COMMIT.
@@ -32,14 +35,5 @@ final class Again
             }
             usleep((int) (20_000 * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax())));
         }
-    }
-
-    /** Throws what another run cannot cure. */
-    private static function transientCause(\Throwable $raised): \Throwable
-    {
-        if ($raised instanceof Error\Thrown) {
-            return $raised->mayRunAgain ? $raised->cause : throw $raised->cause;
-        }
-        return Failure::isTransient($raised) && !$raised instanceof Error\InDoubt ? $raised : throw $raised;
     }
 }

@@ -21,9 +21,27 @@ final readonly class Answer
         public ?self $whole = null,
     ) {}
 
-    public function asRaised(): self
+    /** The same for a transaction without the work. */
+    public function withoutWork(): self
     {
-        return new self($this->status, $this->headers, $this->body, true, $this->whole);
+        return new self($this->status, $this->headers, $this->body, false, $this->whole);
+    }
+
+    /**
+     * As it is sent: whole, with these fields instead of its own of the same names.
+     *
+     * @param list<array{string, string}> $fields
+     */
+    public function sent(array $fields): self
+    {
+        $whole = $this->whole ?? $this;
+        $left = [...array_column($fields, 0), 'Content-Length', 'Transfer-Encoding', 'Trailer'];
+        $left = array_map(strtolower(...), $left);
+        $kept = array_filter($whole->headers, static fn (array $field) => !in_array(strtolower($field[0]), $left, true));
+        if (!in_array($whole->status, [204, 304], true)) {
+            $fields[] = ['Content-Length', (string) strlen($whole->body)];
+        }
+        return new self($whole->status, [...array_values($kept), ...$fields], $whole->body);
     }
 
     /** @return list<string> */

@@ -10,18 +10,14 @@ final class Failure
     /** The SQLSTATE of the first driver's error in the chain: other services have codes of five characters, too. */
     public static function sqlState(\Throwable $error): ?string
     {
-        for ($one = $error; $one !== null; $one = $one->getPrevious()) {
-            $state = match (true) {
-                $one instanceof Error\SqlError => $one->sqlState,
-                $one instanceof \PDOException => self::ofPdo($one),
-                $one instanceof \Doctrine\DBAL\Driver\Exception => $one->getSQLState(),
-                default => null,
-            };
-            if ($state !== null) {
-                return $state;
-            }
-        }
-        return null;
+        $state = match (true) {
+            $error instanceof Error\SqlError => $error->sqlState,
+            $error instanceof \PDOException => self::ofPdo($error),
+            $error instanceof \Doctrine\DBAL\Driver\Exception => $error->getSQLState(),
+            default => null,
+        };
+        $previous = $error->getPrevious();
+        return $state ?? ($previous === null ? null : self::sqlState($previous));
     }
 
     /** Libpq reports the last words of a server without a state, for which PDO says HY000. */
@@ -38,9 +34,9 @@ final class Failure
     /** The connection is lost, or none could be made, or it is to a standby, which takes no claim. */
     public static function isConnectionLost(\Throwable $error): bool
     {
-        $isLost = static fn (\Throwable $one): bool => $one instanceof Error\DatabaseAway
-            || $one instanceof Error\SqlError && $one->sqlState === null;
-        return $isLost($error) || preg_match('/^(08|53|57P|25006)/', self::sqlState($error) ?? '') === 1;
+        return $error instanceof Error\DatabaseAway
+            || $error instanceof Error\SqlError && $error->sqlState === null
+            || preg_match('/^(08|53|57P|25006)/', self::sqlState($error) ?? '') === 1;
     }
 
     /** A serialization failure or a deadlock. */
@@ -55,21 +51,9 @@ final class Failure
         return self::isConflict($error) || self::isConnectionLost($error);
     }
 
-    /** JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric. */
-    public static function isRefusedByJsonb(\Throwable $error): bool
-    {
-        return in_array(self::sqlState($error), ['22P05', '22003'], true);
-    }
-
     /** There is no claim with this token. */
     public static function isClaimLost(\Throwable $error): bool
     {
         return in_array(self::sqlState($error), ['ID404', 'ID409'], true);
-    }
-
-    /** A limit that each run would exceed is no reason to run again. */
-    public static function isIdleTimeout(\Throwable $error): bool
-    {
-        return self::sqlState($error) === '25P03';
     }
 }

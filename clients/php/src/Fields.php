@@ -18,14 +18,14 @@ final class Fields
     }
 
     /**
-     * @param array<string, list<string>> $byName as PSR-7 and Symfony have them
+     * @param array<string, string|list<string>> $byName as PSR-7, Symfony and records have them
      * @return list<array{string, string}>
      */
     public static function pairs(array $byName): array
     {
         $pairs = [];
         foreach ($byName as $name => $values) {
-            foreach ($values as $value) {
+            foreach ((array) $values as $value) {
                 $pairs[] = [(string) $name, (string) $value];
             }
         }

@@ -12,21 +12,22 @@ final class LeaseHolder
     private array $state;
     private bool $unknown = false;
 
+    /** @param bool $uncertain work that fails may have had effects */
     public function __construct(
         private readonly Database\Connection $database,
-        private readonly Request $request,
-        public readonly Record $record,
         private readonly Settings $settings,
+        public readonly Record $record,
         float $sent,
         private readonly bool $uncertain = true,
     ) {
         $this->state = $record->state;
-        $values = [$record->key, $record->token, $request->scope, $request->principal];
+        $values = [$record->key, $record->token, $record->scope, $record->principal];
+        $limit = $settings->databaseTimeout;
         $this->lease = new Lease(
             (float) $settings->lease,
             $sent,
-            fn (float $within) => $database->statement(Contract::EXTEND, $values, min($settings->databaseTimeout, $within)),
-            fn () => $settings->onLeaseLost?->__invoke($record),
+            static fn (float $within) => $database->statement(Contract::EXTEND, $values, min($limit, $within)),
+            static fn () => $settings->onLeaseLost?->__invoke($record),
         );
     }
 
@@ -37,62 +38,54 @@ final class LeaseHolder
         $record = Again::call($settings, static function () use ($database, $request, $settings, &$sent): Record {
             $sent = Lease::now();
             $within = $settings->databaseTimeout + (float) $request->wait;
-            return Record::of($database->statement(Contract::BEGIN, $request->values($settings->lease), $within)[0]);
+            return $request->record($database->statement(Contract::BEGIN, $request->values($settings->lease), $within));
         });
         if ($record->outcome !== 'execute') {
             return Result::ofRecord($record);
         }
         $settings->onClaim?->__invoke($record);
-        return (new self($database, $request, $record, $settings, $sent))->settle(static fn (self $own): Answer => $work($own->claim()));
+        $own = new self($database, $settings, $record, $sent);
+        $names = $record->names() + ['recoveryPoint' => $record->recoveryPoint];
+        return $own->settle(static fn (): Answer => $work(new LeasedClaim(...$names, holder: $own)));
     }
 
     /**
      * Does the work, and ends the claim by its result.
      *
-     * @param callable(self): (Answer|Result) $work a Result where it has ended the claim itself
+     * @param callable(): (Answer|Result) $work a Result where it has ended the claim itself
      */
     public function settle(callable $work): Result
     {
-        $lost = new Result('in_progress');
         try {
             $limit = (float) ($this->settings->handlerTimeout ?? Contract::LEASED_HANDLER_TIMEOUT_MS / 1000);
-            $answer = TimeLimit::run($limit, fn (): Answer|Result => $work($this));
+            $answer = TimeLimit::run($limit, $work);
         } catch (Error\Rejection $rejection) {
             $answer = $rejection->answer;
         } catch (\Throwable $error) {
             if (!$this->unknown && ($this->lease->isLost() || !$this->failBecauseOf($error))) {
-                return $lost;
+                return new Result('in_progress');
             }
             throw $error;
         }
-        if ($answer instanceof Result) {
-            return $answer;
-        }
-        if ($this->unknown) {
-            return new Result(Result::NOT_KEPT, $answer, $this->record);
-        }
-        if ($this->lease->isLost()) {
-            return $lost;
-        }
-        $verdict = $this->settings->verdictOn($answer);
-        if ($verdict === Verdict::Keep) {
-            return $this->complete($answer) ? new Result(Result::EXECUTED, $answer, $this->record) : $lost;
-        }
-        $left = $this->leave($verdict, "status $answer->status");
-        return $left ? new Result(Result::NOT_KEPT, $answer, $this->record) : $lost;
+        return $answer instanceof Result ? $answer : $this->ended($answer);
     }
 
-    private function claim(): LeasedClaim
+    private function ended(Answer $answer): Result
     {
-        [$request, $record] = [$this->request, $this->record];
-        $names = [$record->key, $request->scope, $request->principal];
-        return new LeasedClaim(...[...$names, $record->attempt ?? 1, $record->recoveryPoint, true, $this]);
+        $verdict = $this->unknown ? null : $this->settings->verdictOn($answer);
+        $isOurs = $this->unknown || !$this->lease->isLost() && match ($verdict) {
+            Verdict::Keep => $this->complete($answer),
+            Verdict::Unknown => $this->end(Contract::UNKNOWN, $this->record->unknown("status $answer->status")),
+            default => $this->fail("status $answer->status", $verdict !== Verdict::Free),
+        };
+        $outcome = $verdict === Verdict::Keep ? Result::EXECUTED : Result::NOT_KEPT;
+        return $isOurs ? new Result($outcome, $answer, $this->record) : new Result('in_progress');
     }
 
     private function complete(Answer $answer): bool
     {
         try {
-            return $this->end(Contract::COMPLETE, Ends::completion($this->request, $this->record, $answer, $this->settings));
+            return $this->end(Contract::COMPLETE, $this->record->completion($answer, $this->settings));
         } catch (Error\DatabaseAway $away) {
             throw $away;
         } catch (\Throwable $error) {
@@ -100,15 +93,6 @@ final class LeaseHolder
             $this->failBecauseOf($error);
             throw $error;
         }
-    }
-
-    /** Without an answer. */
-    private function leave(?Verdict $verdict, string $reason): bool
-    {
-        if ($verdict === Verdict::Unknown) {
-            return $this->end(Contract::UNKNOWN, Ends::unknown($this->request, $this->record, $reason));
-        }
-        return $this->fail($reason, $verdict !== Verdict::Free);
     }
 
     /** The caller learns of the error even if it cannot be recorded. False if the claim is lost. */
@@ -124,10 +108,8 @@ final class LeaseHolder
     /** @param bool $uncertain the work may have had effects */
     private function fail(string $reason, bool $uncertain): bool
     {
-        return $this->end(Contract::FAIL, [
-            $this->record->key, Ends::text($reason), $this->request->scope, $this->request->principal,
-            $this->record->token, $uncertain && $this->uncertain ? 'true' : 'false',
-        ]);
+        $values = $this->record->values(Request::text($reason));
+        return $this->end(Contract::FAIL, [...$values, $uncertain && $this->uncertain ? 'true' : 'false']);
     }
 
     /**
@@ -164,11 +146,9 @@ final class LeaseHolder
         $this->lease->check();
         $result = $work();
         $state = [$name => $result] + $this->state;
+        $json = json_encode((object) $state, JSON_THROW_ON_ERROR | JSON_PRESERVE_ZERO_FRACTION);
         $sent = Lease::now();
-        $this->held(Contract::CHECKPOINT, [
-            $this->record->key, $name, json_encode((object) $state, JSON_THROW_ON_ERROR | JSON_PRESERVE_ZERO_FRACTION),
-            $this->request->scope, $this->request->principal, $this->record->token,
-        ]);
+        $this->held(Contract::CHECKPOINT, $this->record->values($name, $json));
         $this->lease->succeeded($sent);
         $this->state = $state;
         return $result;
@@ -177,7 +157,7 @@ final class LeaseHolder
     public function endAsUnknown(?string $error, ?string $reference): void
     {
         if (!$this->unknown) {
-            $this->held(Contract::UNKNOWN, Ends::unknown($this->request, $this->record, $error, $reference));
+            $this->held(Contract::UNKNOWN, $this->record->unknown($error, $reference));
             $this->unknown = true;
         }
     }

@@ -7,6 +7,8 @@ namespace Idempotency\Postgres;
 /** The work's view of a leased claim. */
 readonly class LeasedClaim
 {
+    public bool $protected;
+
     /**
      * @param int $attempt 1 for the first, plus one for each attempt after a failure or a crash
      * @param string|null $recoveryPoint the name of the last step that an attempt has done
@@ -18,9 +20,10 @@ readonly class LeasedClaim
         public string $principal,
         public int $attempt = 1,
         public ?string $recoveryPoint = null,
-        public bool $protected = false,
         private ?LeaseHolder $holder = null,
-    ) {}
+    ) {
+        $this->protected = $holder !== null;
+    }
 
     /**
      * Does a part of the work, and notes that it is done, with its result, a value of JSON.

@@ -4,71 +4,83 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-/** A row of idem_begin. */
+/** A row of idem_begin or idem_claim_due: a claim, or why there is none. */
 final readonly class Record
 {
-    /**
-     * @param array<string, string|list<string>> $headers
-     * @param array<string, mixed> $state
-     */
-    private function __construct(
-        public string $outcome,
-        public ?string $key,
-        public ?string $token,
-        public ?int $attempt,
-        public ?string $status,
-        public ?int $statusCode,
-        public array $headers,
-        public ?string $body,
-        public bool $bodyOmitted,
-        public ?string $recoveryPoint,
-        public array $state,
-        public ?float $retryAfter,
-    ) {}
+    public string $outcome;
+    public ?string $key;
+    public ?string $token;
+    public ?int $attempt;
+    public ?string $recoveryPoint;
+    /** @var array<string, mixed> */
+    public array $state;
+    public ?float $retryAfter;
+    /** The stored one; none where a record failed without one. */
+    public ?Answer $answer;
 
     /** @param array<string, mixed> $row as PDO or ext-pgsql has it */
-    public static function of(array $row): self
+    public function __construct(array $row, public string $scope, public string $principal)
     {
-        $number = static fn (string $name): ?int => $row[$name] === null ? null : (int) $row[$name];
-        $json = static fn (?string $value): array => (array) json_decode($value ?? '{}', true, 1024, JSON_THROW_ON_ERROR);
-        return new self(
-            (string) $row['outcome'],
-            $row['key'],
-            $row['token'] === null ? null : (string) $row['token'],
-            $number('attempt'),
-            $row['status'],
-            $number('status_code'),
-            $json($row['headers']),
-            self::unescaped($row['body']),
-            in_array($row['body_omitted'], [true, 't', 1, '1'], true),
-            $row['recovery_point'],
-            $json($row['state']),
-            $row['retry_after'] === null ? null : (float) $row['retry_after'],
-        );
+        $this->outcome = $row['outcome'] ?? 'execute';
+        $this->key = $row['key'];
+        $this->token = isset($row['token']) ? (string) $row['token'] : null;
+        $this->attempt = isset($row['attempt']) ? (int) $row['attempt'] : null;
+        $this->recoveryPoint = $row['recovery_point'];
+        $this->state = self::json($row['state']);
+        $this->retryAfter = isset($row['retry_after']) ? (float) $row['retry_after'] : null;
+        $this->answer = $this->outcome === Result::REPLAY ? self::stored($row) : null;
     }
 
-    /** @param array<string, mixed> $row of idem_claim_due */
-    public static function ofDue(array $row): self
+    /** @param array<string, mixed> $row */
+    private static function stored(array $row): ?Answer
     {
-        $none = array_fill_keys(['status', 'status_code', 'headers', 'body', 'body_omitted', 'retry_after'], null);
-        return self::of($row + $none + ['outcome' => 'execute']);
-    }
-
-    private static function unescaped(mixed $value): ?string
-    {
-        return is_resource($value) ? (string) stream_get_contents($value) : ($value === null ? null : pg_unescape_bytea($value));
-    }
-
-    /** The stored answer; none where a record failed without one. */
-    public function replay(): ?Answer
-    {
-        if ($this->statusCode === null && $this->status !== 'completed') {
+        if ($row['status_code'] === null && $row['status'] !== 'completed') {
             return null;
         }
-        $fields = Fields::pairs(array_map(static fn (string|array $value): array => (array) $value, $this->headers));
-        if ($this->bodyOmitted) {
+        $fields = Fields::pairs(self::json($row['headers']));
+        if (self::isTrue($row['body_omitted'])) {
             $fields[] = ['Idempotent-Body', 'omitted'];
         }
-        return new Answer($this->statusCode ?? 200, $fields, $this->body ?? '');
+        $body = is_resource($row['body']) ? stream_get_contents($row['body']) : pg_unescape_bytea($row['body'] ?? '');
+        return new Answer((int) ($row['status_code'] ?? 200), $fields, (string) $body);
+    }
+
+    /** @return array<string, mixed> */
+    private static function json(?string $text): array
+    {
+        return (array) json_decode($text ?? '{}', true, 1024, JSON_THROW_ON_ERROR);
+    }
+
+    /** PDO has a bool, ext-pgsql a letter. */
+    public static function isTrue(mixed $value): bool
+    {
+        return in_array($value, [true, 't', 1, '1'], true);
+    }
+
+    /** @return array<string, mixed> what a claim of either kind says */
+    public function names(): array
+    {
+        $attempt = $this->attempt ?? 1;
+        return ['key' => $this->key, 'scope' => $this->scope, 'principal' => $this->principal, 'attempt' => $attempt];
+    }
+
+    /** @return list<string|null> values of a statement about the claim, its own ones in the middle */
+    public function values(?string ...$own): array
+    {
+        return [$this->key, ...$own, $this->scope, $this->principal, $this->token];
+    }
+
+    /** @return list<string|null> */
+    public function completion(Answer $answer, Settings $settings): array
+    {
+        $status = $answer->status === null ? null : (string) $answer->status;
+        $body = $answer->whole === null && $status !== null ? Request::bytes($answer->body) : null;
+        return $this->values($status, $body, Fields::stored($answer->headers, $settings->dropHeaders));
+    }
+
+    /** @return list<string|null> */
+    public function unknown(?string $error, ?string $reference = null): array
+    {
+        return $this->values(Request::text($error), Request::text($reference));
     }
 }

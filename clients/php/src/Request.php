@@ -41,6 +41,12 @@ final readonly class Request
         return new self(...['json' => null, 'fingerprint' => $fingerprint] + get_object_vars($this));
     }
 
+    /** @param list<array<string, mixed>> $rows of Contract::BEGIN */
+    public function record(array $rows): Record
+    {
+        return new Record($rows[0], $this->scope, $this->principal);
+    }
+
     /** @return list<string|null> the values of Contract::BEGIN; without a lease the claim is a transactional one */
     public function values(int|float|null $lease): array
     {
@@ -57,6 +63,12 @@ final readonly class Request
     public static function bytes(?string $value): ?string
     {
         return $value === null ? null : '\x' . bin2hex($value);
+    }
+
+    /** A text of PostgreSQL is UTF-8 without a NUL. */
+    public static function text(?string $value): ?string
+    {
+        return $value === null ? null : str_replace("\0", '', mb_scrub($value, 'UTF-8'));
     }
 
     public static function milliseconds(int|float|null $seconds): ?string

@@ -20,10 +20,7 @@ final readonly class Result
     /** Of a request that is not executed. */
     public static function ofRecord(Record $record): self
     {
-        if ($record->outcome !== self::REPLAY) {
-            return new self($record->outcome, null, $record);
-        }
-        $answer = $record->replay();
-        return new self($answer === null ? self::FAILED : self::REPLAY, $answer, $record);
+        $hasFailed = $record->outcome === self::REPLAY && $record->answer === null;
+        return new self($hasFailed ? self::FAILED : $record->outcome, $record->answer, $record);
     }
 }

@@ -135,7 +135,7 @@ final class Route
     /** The errors of idem_begin. */
     private function notClaimed(Request $request, \Throwable $error): Reply
     {
-        if ($request->json !== null && Failure::isRefusedByJsonb($error)) {
+        if ($request->json !== null && in_array(Failure::sqlState($error), ['22P05', '22003'], true)) {
             return $this->claimed($request->asDigest($request->fingerprint ?? $this->digest()));
         }
         if ($this->options->unprotectedWithoutDatabase && $error instanceof Error\DatabaseAway) {

@@ -37,6 +37,12 @@ final readonly class Settings
         return $status < 500 && !in_array($status, Contract::NOT_KEPT, true);
     }
 
+    /** Whether the effects of the work stay. */
+    public function commits(Answer $answer): bool
+    {
+        return in_array($this->verdictOn($answer), [Verdict::Keep, Verdict::Unknown], true);
+    }
+
     /** Null: the route has no opinion, and its status says that the answer is not to be kept. */
     public function verdictOn(Answer $answer): ?Verdict
     {

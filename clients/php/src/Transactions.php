@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
+use Idempotency\Postgres\Database\Session;
+
 /** Claim, work and answer in one transaction. @internal */
 final readonly class Transactions
 {
@@ -20,43 +22,33 @@ final readonly class Transactions
     /** @param callable(TransactionalClaim): Answer $work */
     public function run(Request $request, callable $work): Result
     {
-        $result = $this->claimed($request, function (Database\Session $own, Record $record) use ($request, $work): Answer {
+        $result = $this->claimed($request, function (Session $own, Record $record) use ($work): Answer {
             $this->settings->onClaim?->__invoke($record);
-            $connection = $own->connection();
-            $attempt = $record->attempt ?? 1;
-            $claim = new TransactionalClaim($connection, $record->key, $request->scope, $request->principal, $attempt);
-            return $this->worked($own, $work, $claim);
+            return $this->worked($own, $work, new TransactionalClaim($own->connection(), ...$record->names()));
         });
-        $undone = $result->outcome === Result::NOT_KEPT && $result->answer?->raised ? $result->answer : null;
-        if ($undone === null || !in_array($this->settings->verdictOn($undone), [Verdict::Keep, Verdict::Unknown], true)) {
+        $answer = $result->answer;
+        if ($answer === null || !$answer->raised || !$this->settings->commits($answer)) {
             return $result;
         }
         // Its work is rolled back. If another request has claimed the key meanwhile, its answer counts.
-        return $this->claimed($request, static fn (): Answer => $undone, true);
+        return $this->claimed($request, static fn (): Answer => $answer->withoutWork());
     }
 
-    /** @param callable(Transaction, Record): Answer $answerOf */
-    private function claimed(Request $request, callable $answerOf, bool $keepsRaised = false): Result
+    /** @param callable(Session, Record): Answer $answerOf */
+    private function claimed(Request $request, callable $answerOf): Result
     {
-        $call = fn (bool $lost, bool $last): Result => $this->within(
-            function (Database\Session $own) use ($request, $answerOf, $keepsRaised, $lost, $last): Result {
-                // A duplicate waits within the first statement.
-                $rows = $own->query(Contract::BEGIN, $request->values(null), $this->within + (float) $request->wait);
-                $record = Record::of($rows[0]);
-                if ($record->outcome === 'in_progress' && $lost && !$last) {
-                    throw new Error\DatabaseAway('the transaction that was lost has not ended: the server may notice later');
-                }
-                if ($record->outcome !== 'execute') {
-                    return Result::ofRecord($record);
-                }
-                $answer = $answerOf($own, $record);
-                if ($answer->raised && !$keepsRaised) {
-                    return new Result(Result::NOT_KEPT, $answer, $record);
-                }
-                return $this->ended($own, $request, $record, $answer);
-            },
-        );
-        return Again::call($this->settings, $call);
+        return $this->repeated(function (Session $own, bool $lost, bool $last) use ($request, $answerOf): Result {
+            // A duplicate waits within the first statement.
+            $within = $this->within + (float) $request->wait;
+            $record = $request->record($own->query(Contract::BEGIN, $request->values(null), $within));
+            if ($record->outcome === 'in_progress' && $lost && !$last) {
+                // The server may notice later than we do.
+                throw new Error\DatabaseAway('the transaction that was lost has not ended');
+            }
+            return $record->outcome === 'execute'
+                ? $this->ended($own, $record, $answerOf($own, $record))
+                : Result::ofRecord($record);
+        });
     }
 
     /**
@@ -64,27 +56,24 @@ final readonly class Transactions
      *
      * @param callable(object): Answer $work gets the connection of the transaction
      */
-    public function workOff(Request $request, Record $record, callable $work): Result
+    public function workOff(Record $record, callable $work): Result
     {
         try {
-            return $this->within(function (Database\Session $own) use ($request, $record, $work): Result {
-                $answer = $this->worked($own, $work, $own->connection());
-                return $answer->raised
-                    ? new Result(Result::NOT_KEPT, $answer, $record)
-                    : $this->ended($own, $request, $record, $answer);
-            });
+            return $this->within(
+                fn (Session $own) => $this->ended($own, $record, $this->worked($own, $work, $own->connection())),
+            );
         } catch (Error\Thrown $thrown) {
             throw $thrown->cause;
         }
     }
 
-    private function ended(Database\Session $own, Request $request, Record $record, Answer $answer): Result
+    private function ended(Session $own, Record $record, Answer $answer): Result
     {
-        $verdict = $this->settings->verdictOn($answer);
+        $verdict = $answer->raised ? null : $this->settings->verdictOn($answer);
         if ($verdict === Verdict::Keep) {
-            $own->query(Contract::COMPLETE, Ends::completion($request, $record, $answer, $this->settings), $this->within);
+            $own->query(Contract::COMPLETE, $record->completion($answer, $this->settings), $this->within);
         } elseif ($verdict === Verdict::Unknown) {
-            $own->query(Contract::UNKNOWN, Ends::unknown($request, $record, "status $answer->status"), $this->within);
+            $own->query(Contract::UNKNOWN, $record->unknown("status $answer->status"), $this->within);
         } else {
             return new Result(Result::NOT_KEPT, $answer, $record);
         }
@@ -95,17 +84,16 @@ final readonly class Transactions
     /** @param callable(object): mixed $work gets the connection of the transaction; true if it was done now */
     public function once(Request $request, callable $work): bool
     {
-        $values = [$request->key, $request->scope, $request->principal];
-        return Again::call($this->settings, fn (): bool => $this->within(function (Database\Session $own) use ($values, $work): bool {
-            $first = $own->query(Contract::ONCE, $values, $this->within)[0]['first'];
-            if (!in_array($first, [true, 't', 1, '1'], true)) {
+        return $this->repeated(function (Session $own) use ($request, $work): bool {
+            $values = [$request->key, $request->scope, $request->principal];
+            if (!Record::isTrue($own->query(Contract::ONCE, $values, $this->within)[0]['first'])) {
                 return false;
             }
             $this->let($own, static fn (): mixed => $work($own->connection()), INF);
             $own->query(self::CHECK, [], $this->within);
             $own->commit($this->within);
             return true;
-        }));
+        });
     }
 
     /**
@@ -113,66 +101,62 @@ final readonly class Transactions
      *
      * @param callable(TransactionalClaim): Answer $work
      */
-    public function unclaimed(callable $work, ?string $key, string $scope, string $principal): Answer
+    public function unclaimed(callable $work, ?string ...$names): Answer
     {
-        return Again::call($this->settings, fn (): Answer => $this->within(
-            function (Database\Session $own) use ($key, $scope, $principal, $work): Answer {
-                $claim = new TransactionalClaim($own->connection(), $key, $scope, $principal, 1, false);
-                $answer = $this->worked($own, $work, $claim);
-                if ($answer->raised || !in_array($this->settings->verdictOn($answer), [Verdict::Keep, Verdict::Unknown], true)) {
-                    return $answer;
-                }
-                $own->query(self::CHECK, [], $this->within);
-                $this->commitWithoutRecord($own);
+        return $this->repeated(function (Session $own) use ($names, $work): Answer {
+            $answer = $this->worked($own, $work, new TransactionalClaim($own->connection(), ...$names, protected: false));
+            if ($answer->raised || !$this->settings->commits($answer)) {
                 return $answer;
-            },
-        ));
+            }
+            $own->query(self::CHECK, [], $this->within);
+            try {
+                $own->commit($this->within);
+            } catch (\Throwable $error) {
+                throw Failure::isConnectionLost($error)
+                    ? new Error\InDoubt('it is not known whether the transaction committed', 0, $error)
+                    : $error;
+            }
+            return $answer;
+        });
     }
 
-    private function commitWithoutRecord(Database\Session $own): void
+    private function repeated(callable $call): mixed
     {
-        try {
-            $own->commit($this->within);
-        } catch (\Throwable $error) {
-            throw Failure::isConnectionLost($error)
-                ? new Error\InDoubt('it is not known whether the transaction committed', 0, $error)
-                : $error;
-        }
+        return Again::call($this->settings, fn (bool ...$tries): mixed => $this->within($call, ...$tries));
     }
 
     /** A transaction that rolls back unless `call` has committed it. */
-    private function within(callable $call): mixed
+    private function within(callable $call, bool ...$tries): mixed
     {
         $own = $this->database->begin($this->within);
         try {
-            return $call($own);
+            return $call($own, ...$tries);
         } finally {
             $own->rollBack($this->within);
         }
     }
 
     /** The answer of the work, or of its rejection. */
-    private function worked(Database\Session $own, callable $work, object $claim): Answer
+    private function worked(Session $own, callable $work, object $claim): Answer
     {
         $limit = (float) ($this->settings->handlerTimeout ?? Contract::HANDLER_TIMEOUT_MS / 1000);
-        return $this->let($own, static function () use ($work, $claim): Answer {
-            try {
-                return $work($claim);
-            } catch (Error\Rejection $rejection) {
-                return $rejection->answer;
-            }
-        }, $limit);
+        try {
+            return $this->let($own, static fn (): Answer => $work($claim), $limit);
+        } catch (Error\Thrown $thrown) {
+            return $thrown->cause instanceof Error\Rejection ? $thrown->cause->answer : throw $thrown;
+        }
     }
 
-    private function let(Database\Session $own, callable $work, float $limit): mixed
+    private function let(Session $own, callable $work, float $limit): mixed
     {
         try {
             return TimeLimit::run($limit, $work);
         } catch (Error\HandlerLate $late) {
             throw new Error\Thrown($late, false);
         } catch (\Throwable $error) {
-            $gone = $own->isGone() && !Failure::isIdleTimeout($error);
-            throw new Error\Thrown($error, $gone || Failure::isConflict($error));
+            // A limit that each run would exceed is no reason to run again.
+            $isGone = $own->isGone() && Failure::sqlState($error) !== '25P03';
+            throw new Error\Thrown($error, $isGone || Failure::isConflict($error));
         }
     }
 }

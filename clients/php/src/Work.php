@@ -23,13 +23,12 @@ final readonly class Work extends LeasedClaim
      */
     public function __construct(array $row, LeaseHolder $holder, public ?object $connection)
     {
-        $record = $holder->record;
-        parent::__construct($record->key, $row['scope'], $row['principal'], $record->attempt ?? 1, $record->recoveryPoint, true, $holder);
+        parent::__construct(...$holder->record->names(), recoveryPoint: $row['recovery_point'], holder: $holder);
         $this->token = (int) $row['token'];
         $this->operation = $row['operation'];
         $this->method = $row['method'];
         $this->path = $row['path'];
-        $this->request = $row['request'] === null ? null : json_decode($row['request'], true, 1024, JSON_THROW_ON_ERROR);
+        $this->request = json_decode($row['request'] ?? 'null', true, 1024, JSON_THROW_ON_ERROR);
         $this->error = $row['error'];
     }
 

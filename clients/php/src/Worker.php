@@ -135,9 +135,9 @@ final class Worker
     /** @param array<string, mixed> $row */
     private function perform(array $row, float $sent): void
     {
-        $request = new Request($row['key'], $row['scope'], $row['principal']);
         $isLeased = $this->mode === Kind::Leased;
-        $this->held = new LeaseHolder($this->own, $request, Record::ofDue($row), $this->settings, $sent, $isLeased);
+        $record = new Record($row, $row['scope'], $row['principal']);
+        $this->held = new LeaseHolder($this->own, $this->settings, $record, $sent, $isLeased);
         $work = null;
         $run = function (?object $connection) use ($row, &$work): Answer {
             $work = new Work($row, $this->held, $connection);
@@ -145,7 +145,7 @@ final class Worker
             return $answer instanceof Answer ? $answer : new Answer(null);
         };
         try {
-            $this->held->settle(fn (): Answer|Result => $isLeased ? $run(null) : $this->inTransaction($request, $run));
+            $this->held->settle(fn (): Answer|Result => $isLeased ? $run(null) : $this->inTransaction($run));
         } catch (\Throwable $error) {
             $this->tell($error, $work);
         } finally {
@@ -154,18 +154,15 @@ final class Worker
     }
 
     /** The Result where it has committed; else the answer, whose work is rolled back. */
-    private function inTransaction(Request $request, callable $run): Answer|Result
+    private function inTransaction(callable $run): Answer|Result
     {
         $held = $this->held;
-        $result = (new Transactions($this->database, $this->settings))->workOff(
-            $request,
-            $held->record,
-            static function (object $connection) use ($run, $held): Answer {
-                $answer = $run($connection);
-                $held->lease->isHeld();
-                return $held->lease->isLost() ? throw new Error\LeaseLost('the claim is lost') : $answer;
-            },
-        );
+        $work = static function (object $connection) use ($run, $held): Answer {
+            $answer = $run($connection);
+            $held->lease->isHeld();
+            return $held->lease->isLost() ? throw new Error\LeaseLost('the claim is lost') : $answer;
+        };
+        $result = (new Transactions($this->database, $this->settings))->workOff($held->record, $work);
         return $result->outcome === Result::EXECUTED ? $result : $result->answer;
     }
 
