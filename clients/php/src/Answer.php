@@ -47,6 +47,7 @@ final readonly class Answer
     /** @return list<string> */
     public function values(string $name): array
     {
-        return Fields::values($this->headers, $name);
+        $own = array_filter($this->headers, static fn (array $field): bool => strcasecmp($field[0], $name) === 0);
+        return array_values(array_column($own, 1));
     }
 }

@@ -27,6 +27,11 @@ abstract class Exchange
     /** @return list<string> */
     abstract public function values(string $header): array;
 
+    public function field(string $name): string
+    {
+        return implode(', ', $this->values($name));
+    }
+
     /** A piece of the body as it was sent; the empty string at its end. */
     abstract public function read(int $size): string;
 

@@ -8,16 +8,6 @@ namespace Idempotency\Postgres;
 final class Fields
 {
     /**
-     * @param list<array{string, string}> $fields
-     * @return list<string>
-     */
-    public static function values(array $fields, string $name): array
-    {
-        $own = array_filter($fields, static fn (array $field): bool => strcasecmp($field[0], $name) === 0);
-        return array_values(array_column($own, 1));
-    }
-
-    /**
      * @param array<string, string|list<string>> $byName as PSR-7, Symfony and records have them
      * @return list<array{string, string}>
      */
@@ -48,19 +38,18 @@ final class Fields
                 $members[$names[$lower] ??= $name][] = $value;
             }
         }
-        $flat = array_map(static fn (array $values): string|array => count($values) > 1 ? $values : $values[0], $members);
+        $flat = array_map(static fn (array $values): string|array => isset($values[1]) ? $values : $values[0], $members);
         return json_encode((object) $flat, JSON_THROW_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE | JSON_UNESCAPED_SLASHES);
     }
 
     /**
      * The token of the one field `Authorization: Bearer TOKEN`; null if there is none, or two.
      *
-     * @param list<array{string, string}> $fields
+     * @param list<string> $sent
      */
-    public static function bearer(array $fields): ?string
+    public static function bearer(array $sent): ?string
     {
-        $sent = self::values($fields, 'Authorization');
-        $one = count($sent) === 1 ? $sent[0] : '';
+        $one = count($sent) === 1 ? (string) $sent[0] : '';
         return preg_match('~^[ \t]*bearer +([A-Za-z0-9._\~+/-]+=*)[ \t]*$~iD', $one, $found) ? $found[1] : null;
     }
 }

@@ -53,6 +53,41 @@ final class Form
         return [self::parameter($disposition, 'name'), self::parameter($disposition, 'filename'), $media, $content];
     }
 
+    /**
+     * The same of a form that PHP has parsed itself, so that its body is gone: its fields, then its files, in the order of
+     * PHP's arrays.
+     *
+     * @param array<string, mixed> $fields
+     * @param array<string, mixed> $files
+     * @param callable(object|null): array{?string, ?string, string} $part file name, media type and content
+     * @return list<string|null>|null
+     */
+    public static function parsed(array $fields, array $files, callable $part): ?array
+    {
+        $parts = [];
+        foreach (self::flat($fields) as $name => $value) {
+            array_push($parts, $name, null, null, (string) $value);
+        }
+        foreach (self::flat($files) as $name => $file) {
+            array_push($parts, $name, ...$part($file));
+        }
+        return $parts ?: null;
+    }
+
+    /**
+     * @param array<array-key, mixed> $tree
+     * @return array<string, mixed> by names as in a form: a[b][0]
+     */
+    private static function flat(array $tree, ?string $prefix = null): array
+    {
+        $flat = [];
+        foreach ($tree as $name => $value) {
+            $path = $prefix === null ? (string) $name : $prefix . "[$name]";
+            $flat += is_array($value) ? self::flat($value, $path) : [$path => $value];
+        }
+        return $flat;
+    }
+
     /** A parameter of a field's value, without its quotes. */
     private static function parameter(string $value, string $name): ?string
     {

@@ -19,7 +19,7 @@ final readonly class Options
         'principal' => [null, self::CALL],
         'scope' => [null, 'a string'],
         'methods' => [['POST', 'PATCH'], self::TEXTS],
-        'missingKey' => [MissingKey::Refuse, 'one of refuse, pass, generate, derive'],
+        'missingKey' => ['refuse', 'one of refuse, pass, generate, derive'],
         'window' => [Contract::WINDOW_MS / 1000, self::SECONDS],
         'exclude' => [[], self::TEXTS],
         'fingerprint' => [null, self::CALL],
@@ -46,9 +46,7 @@ final readonly class Options
     ];
 
     /** @param array<string, mixed> $values */
-    private function __construct(private array $values)
-    {
-    }
+    private function __construct(private array $values) {}
 
     /** @param array<string, mixed> ...$levels options by name; a later level counts more than an earlier one */
     public static function of(array ...$levels): self
@@ -62,12 +60,7 @@ final readonly class Options
             if (!$isDefault && !self::fits($wanted, $value)) {
                 throw new \InvalidArgumentException("idempotency: `$name` has to be $wanted");
             }
-            $values[$name] = match (true) {
-                $value === null => null,
-                $wanted === self::CALL => \Closure::fromCallable($value),
-                $name === 'missingKey' => $value instanceof MissingKey ? $value : MissingKey::from($value),
-                default => $value,
-            };
+            $values[$name] = $value !== null && $wanted === self::CALL ? \Closure::fromCallable($value) : $value;
         }
         if (!isset($values['principal'])) {
             throw new \InvalidArgumentException('idempotency: the option `principal` is missing');
@@ -88,8 +81,7 @@ final readonly class Options
             self::TEXTS => is_array($value) && $value === array_filter($value, is_string(...)),
             self::HEADER => is_string($value) && preg_match('/^[!#$%&\'*+\-.^_`|~0-9A-Za-z]+$/D', $value) === 1,
             'a string' => is_string($value) && $value !== '',
-            'one of refuse, pass, generate, derive' => $value instanceof MissingKey
-                || is_string($value) && MissingKey::tryFrom($value) !== null,
+            'one of refuse, pass, generate, derive' => in_array($value, ['refuse', 'pass', 'generate', 'derive'], true),
             default => is_array($value) && array_filter($value, self::isStatus(...), ARRAY_FILTER_USE_BOTH) === $value,
         };
     }
@@ -97,6 +89,15 @@ final readonly class Options
     private static function isStatus(mixed $status, int|string $word): bool
     {
         return isset(Contract::PROBLEMS[$word]) && is_int($status) && $status >= 400 && $status <= 599;
+    }
+
+    /**
+     * @param list<string> $names
+     * @return array<string, mixed>
+     */
+    public function only(array $names): array
+    {
+        return array_intersect_key($this->values, array_flip($names));
     }
 
     public function __get(string $name): mixed

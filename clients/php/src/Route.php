@@ -8,7 +8,7 @@ namespace Idempotency\Postgres;
 final class Route
 {
     private readonly bool $isConcerned;
-    private readonly MissingKey $mode;
+    private readonly string $missingKey;
     private string $scope = '';
     private string $principal = '';
     private ?string $key = null;
@@ -25,21 +25,21 @@ final class Route
         private readonly Exchange $exchange,
     ) {
         $this->isConcerned = in_array($exchange->method, $options->methods, true);
-        $this->mode = $this->isConcerned ? $options->missingKey : MissingKey::Pass;
+        $this->missingKey = $this->isConcerned ? $options->missingKey : 'pass';
     }
 
     public function answer(): Answer
     {
         try {
-            return $this->reply()->answer();
+            return $this->keyed();
         } catch (Error\HttpProblem $problem) {
-            return (new Reply($problem->answer(), close: !$this->isRead))->answer();
+            return $problem->answer()->sent($this->closing());
         } catch (Error\HandlerLate) {
-            return (new Reply((new Error\HttpProblem('handler_late'))->answer()))->answer();
+            return (new Error\HttpProblem('handler_late'))->answer()->sent([]);
         }
     }
 
-    private function reply(): Reply
+    private function keyed(): Answer
     {
         $this->scope = $this->options->scope ?? $this->exchange->defaultScope;
         $this->principal = (string) ($this->options->principal)($this->exchange->request);
@@ -48,54 +48,34 @@ final class Route
         }
         $sent = $this->exchange->values($this->options->keyHeader);
         $this->key = count($sent) === 1 ? Key::parse($sent[0]) : null;
-        if ($this->key === null && ($sent !== [] || $this->mode === MissingKey::Refuse)) {
+        if ($this->key === null && ($sent !== [] || $this->missingKey === 'refuse')) {
             return $this->refusal($sent === [] ? 'missing_key' : 'bad_key');
         }
-        $this->body = $this->body();
+        $this->body = Body::read($this->exchange, $this->options->maxRequestBytes);
         $this->isRead = true;
         return Unfinished::watch($this->withBody(...));
     }
 
-    private function body(): string
-    {
-        $limit = $this->options->maxRequestBytes;
-        $length = $this->field('Content-Length');
-        $reader = new BodyReader($this->field('Content-Encoding'), $length, $limit);
-        $taken = 0;
-        // A stream may wait until it has as much as was requested.
-        while (($data = $this->exchange->read(min(65536, max(1, $limit + 1 - $taken)))) !== '') {
-            $taken += strlen($data);
-            $reader->feed($data);
-        }
-        if (ctype_digit($length) && $taken < (int) $length && $this->exchange->form() === null) {
-            throw new Error\HttpProblem('bad_body', 'The body ended too early.');
-        }
-        return $reader->body();
-    }
-
-    private function field(string $name): string
-    {
-        return implode(', ', $this->exchange->values($name));
-    }
-
-    private function withBody(): Reply
+    private function withBody(): Answer
     {
         $this->isOurs = $this->key === null;
-        $this->key ??= $this->mode === MissingKey::Generate ? Key::generate() : null;
-        $derive = $this->key === null && $this->mode === MissingKey::Derive ? $this->options->window : null;
+        $this->key ??= $this->missingKey === 'generate' ? Key::generate() : null;
+        $derive = $this->key === null && $this->missingKey === 'derive' ? $this->options->window : null;
         try {
-            [$json, $fingerprint] = $this->identity(); // a body that is not what it says is refused in any case
-            return !$this->isConcerned || $this->key === null && $derive === null ? $this->unprotected() : $this->claimed(new Request(
+            $identity = $this->identity(); // a body that is not what it says is refused in any case
+            if (!$this->isConcerned || $this->key === null && $derive === null) {
+                return $this->unprotected();
+            }
+            return $this->claimed(new Request(
                 $this->key,
                 $this->scope,
                 $this->principal,
-                $json,
-                $fingerprint,
-                $this->exchange->method,
-                $this->exchange->target,
-                $this->options->exclude,
-                $derive ?? $this->options->ttl,
-                $this->options->wait,
+                ...$identity,
+                method: $this->exchange->method,
+                target: $this->exchange->target,
+                exclude: $this->options->exclude,
+                ttl: $derive ?? $this->options->ttl,
+                wait: $this->options->wait,
                 derive: $derive,
             ));
         } catch (Error\DatabaseAway) {
@@ -106,7 +86,7 @@ final class Route
     /** @return array{string|null, string|null} the JSON, or the digest; many libraries send the type without a body */
     private function identity(): array
     {
-        $isJson = $this->body !== '' && Identity::isJson(Identity::mediaType($this->field('Content-Type')));
+        $isJson = $this->body !== '' && Identity::isJson(Identity::mediaType($this->exchange->field('Content-Type')));
         $json = $isJson ? Identity::text($this->body) : null;
         if ($this->options->fingerprint !== null) {
             return [$json, hash('sha256', ($this->options->fingerprint)($this->exchange->request, $this->body), true)];
@@ -116,11 +96,12 @@ final class Route
 
     private function digest(): string
     {
-        $form = $this->body === '' ? $this->exchange->form() : null;
-        return Identity::digest($this->exchange->method, $this->exchange->target, $this->field('Content-Type'), $this->body, $form);
+        $own = $this->exchange;
+        $form = $this->body === '' ? $own->form() : null;
+        return Identity::digest($own->method, $own->target, $own->field('Content-Type'), $this->body, $form);
     }
 
-    private function claimed(Request $request): Reply
+    private function claimed(Request $request): Answer
     {
         $flow = $this->kind === Kind::Leased ? leased(...) : transactionally(...);
         try {
@@ -129,59 +110,56 @@ final class Route
             return $this->hasBegun ? throw $error : $this->notClaimed($request, $error);
         }
         $this->key = $result->record?->key ?? $this->key;
-        return $this->replyTo($result);
+        return $this->answerTo($result);
     }
 
     /** The errors of idem_begin. */
-    private function notClaimed(Request $request, \Throwable $error): Reply
+    private function notClaimed(Request $request, \Throwable $error): Answer
     {
-        if ($request->json !== null && in_array(Failure::sqlState($error), ['22P05', '22003'], true)) {
+        $state = Failure::sqlState($error);
+        // JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric.
+        if ($request->json !== null && in_array($state, ['22P05', '22003'], true)) {
             return $this->claimed($request->asDigest($request->fingerprint ?? $this->digest()));
         }
         if ($this->options->unprotectedWithoutDatabase && $error instanceof Error\DatabaseAway) {
             return $this->unprotected(true);
         }
-        throw match (Failure::sqlState($error)) {
+        throw match ($state) {
             '54000', '54001' => new Error\HttpProblem('body_too_large', 'The body is too large, or nested too deeply.'),
             '22P02', '22021', '22032', '22030' => new Error\HttpProblem('bad_json'),
             default => $error,
         };
     }
 
-    private function replyTo(Result $result): Reply
+    private function answerTo(Result $result): Answer
     {
         if ($result->outcome === Result::EXECUTED || $result->outcome === Result::NOT_KEPT) {
-            return new Reply($result->answer, $this->keyFields());
+            return $result->answer->sent($this->keyFields());
         }
         if ($result->outcome === Result::REPLAY || $result->outcome === Result::FAILED) {
             $this->tell('onReplay', 'replay', $result->record);
             $answer = $result->answer ?? $this->problems->answer('failed');
-            return new Reply($answer, [[$this->options->replayHeader, 'true'], ...$this->keyFields()]);
+            return $answer->sent([[$this->options->replayHeader, 'true'], ...$this->keyFields()]);
         }
         return $this->refusal($result->outcome, $result->record?->retryAfter, $result->record);
     }
 
     private function settings(): Settings
     {
-        $options = $this->options;
+        $names = ['attempts', 'databaseTimeout', 'keep', 'verdict', 'handlerTimeout', 'lease'];
         return new Settings(
-            $options->attempts,
-            $options->databaseTimeout,
-            $options->keep,
-            $options->verdict,
-            $options->handlerTimeout,
-            $options->lease,
-            [$options->keyHeader, $options->replayHeader],
-            function (Record $record): void {
+            ...$this->options->only($names),
+            dropHeaders: [$this->options->keyHeader, $this->options->replayHeader],
+            onClaim: function (Record $record): void {
                 $this->hasBegun = true; // from now on, an error is not about the request's JSON
                 $this->key = $record->key;
                 $this->tell('onExecute', 'execute', $record);
             },
-            fn (Record $record) => $this->tell('onLeaseLost', 'lease_lost', $record),
+            onLeaseLost: fn (Record $record) => $this->tell('onLeaseLost', 'lease_lost', $record),
         );
     }
 
-    private function unprotected(bool $isAway = false): Reply
+    private function unprotected(bool $isAway = false): Answer
     {
         $this->isOurs = false;
         $names = [$this->key, $this->scope, $this->principal];
@@ -194,7 +172,7 @@ final class Route
         } catch (Error\Rejection $rejection) {
             $answer = $rejection->answer;
         }
-        return new Reply($answer, $this->keyFields());
+        return $answer->sent($this->keyFields());
     }
 
     private function work(TransactionalClaim|LeasedClaim $claim): Answer
@@ -209,10 +187,10 @@ final class Route
         return new Answer($answer->status, [['Idempotent-Body', 'omitted']], '', $answer->raised, $answer);
     }
 
-    private function refusal(string $word, ?float $retryAfter = null, ?Record $record = null): Reply
+    private function refusal(string $word, ?float $retryAfter = null, ?Record $record = null): Answer
     {
         $this->tell('onRefusal', $word, $record);
-        return new Reply($this->problems->answer($word, $retryAfter), $this->keyFields(), !$this->isRead);
+        return $this->problems->answer($word, $retryAfter)->sent([...$this->keyFields(), ...$this->closing()]);
     }
 
     /** @return list<array{string, string}> */
@@ -220,6 +198,12 @@ final class Route
     {
         $isNamed = $this->key !== null && ($this->isOurs || $this->options->echoKey);
         return $isNamed ? [[$this->options->keyHeader, Key::quote($this->key)]] : [];
+    }
+
+    /** @return list<array{string, string}> the connection cannot be reused if the body was not read */
+    private function closing(): array
+    {
+        return $this->isRead ? [] : [['Connection', 'close']];
     }
 
     /** A hook's exception does not affect the request. */

@@ -4,17 +4,21 @@ declare(strict_types=1);
 
 namespace Idempotency\Tests;
 
+use GuzzleHttp\Psr7\HttpFactory;
 use GuzzleHttp\Psr7\Response;
-use Idempotency\Postgres\BodyReader;
+use GuzzleHttp\Psr7\ServerRequest;
+use Idempotency\Postgres\Body;
 use Idempotency\Postgres\Caller\Caller;
 use Idempotency\Postgres\Caller\NotFinal;
 use Idempotency\Postgres\Error\HttpProblem;
 use Idempotency\Postgres\Fields;
+use Idempotency\Postgres\Form;
 use Idempotency\Postgres\Identity;
 use Idempotency\Postgres\Key;
 use Idempotency\Postgres\Options;
-use Idempotency\Postgres\UploadedForm;
+use Idempotency\Postgres\Psr15\ServerExchange;
 use PHPUnit\Framework\TestCase;
+use Psr\Http\Server\RequestHandlerInterface;
 
 /** What needs no database. */
 final class CoreTest extends TestCase
@@ -58,28 +62,32 @@ final class CoreTest extends TestCase
     public function testFormsThatPhpHasParsed(): void
     {
         $fields = ['a' => '1', 'b' => ['c' => ['2', '3']]];
-        $file = ['file[]' => ['x.bin', 'text/plain', "\0"]];
+        $part = static fn (object $file): array => [$file->name, 'text/plain', "\0"];
+        $files = ['file' => [(object) ['name' => 'x.bin']]];
         self::assertSame(
-            ['a', null, null, '1', 'b[c][0]', null, null, '2', 'b[c][1]', null, null, '3', 'file[]', 'x.bin', 'text/plain', "\0"],
-            UploadedForm::parts($fields, $file),
+            ['a', null, null, '1', 'b[c][0]', null, null, '2', 'b[c][1]', null, null, '3', 'file[0]', 'x.bin', 'text/plain', "\0"],
+            Form::parsed($fields, $files, $part),
         );
         $digest = static fn (array $own): string => Identity::digest('POST', '/', 'multipart/form-data; boundary=x', '', $own);
-        self::assertNotSame($digest(UploadedForm::parts($fields, [])), $digest(UploadedForm::parts($fields, $file)));
-        self::assertNull(UploadedForm::parts([], []));
+        self::assertNotSame($digest(Form::parsed($fields, [], $part)), $digest(Form::parsed($fields, $files, $part)));
+        self::assertNull(Form::parsed([], [], $part));
     }
 
     public function testBytesBehindGzipAreNoBody(): void
     {
-        $reader = new BodyReader('gzip', '', 1000);
-        $reader->feed(gzencode('text') . 'more');
+        $read = function (string $body): string {
+            $request = new ServerRequest('POST', '/', ['Content-Encoding' => 'gzip'], $body);
+            return Body::read(new ServerExchange($request, $this->createStub(RequestHandlerInterface::class), new HttpFactory()), 1000);
+        };
+        self::assertSame('text', $read(gzencode('text')));
         $this->expectException(HttpProblem::class);
-        $reader->body();
+        $read(gzencode('text') . 'more');
     }
 
     public function testBearer(): void
     {
-        self::assertSame('t0k.en', Fields::bearer([['authorization', 'bearer t0k.en']]));
-        self::assertNull(Fields::bearer([['Authorization', 'Bearer a, Bearer b']]));
+        self::assertSame('t0k.en', Fields::bearer(['bearer t0k.en']));
+        self::assertNull(Fields::bearer(['Bearer a, Bearer b']));
     }
 
     /** @dataProvider finalAnswers */

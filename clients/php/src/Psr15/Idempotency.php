@@ -51,6 +51,6 @@ final readonly class Idempotency
     /** A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before. */
     public static function bearer(ServerRequestInterface $request): ?string
     {
-        return Fields::bearer(Fields::pairs(['Authorization' => $request->getHeader('Authorization')]));
+        return Fields::bearer($request->getHeader('Authorization'));
     }
 }

@@ -7,11 +7,12 @@ namespace Idempotency\Postgres\Psr15;
 use Idempotency\Postgres\Answer;
 use Idempotency\Postgres\Exchange;
 use Idempotency\Postgres\Fields;
+use Idempotency\Postgres\Form;
 use Idempotency\Postgres\LeasedClaim;
 use Idempotency\Postgres\TransactionalClaim;
-use Idempotency\Postgres\UploadedForm;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Message\StreamFactoryInterface;
+use Psr\Http\Message\UploadedFileInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 
 /** @internal */
@@ -45,10 +46,10 @@ final class ServerExchange extends Exchange
 
     public function form(): ?array
     {
-        $files = array_map(static fn ($file): array => [
+        $part = static fn (UploadedFileInterface $file): array => [
             $file->getClientFilename(), $file->getClientMediaType(), (string) $file->getStream(),
-        ], UploadedForm::flat($this->own->getUploadedFiles()));
-        return UploadedForm::parts((array) $this->own->getParsedBody(), $files);
+        ];
+        return Form::parsed((array) $this->own->getParsedBody(), $this->own->getUploadedFiles(), $part);
     }
 
     public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer

@@ -8,9 +8,9 @@ use Idempotency\Postgres\Answer;
 use Idempotency\Postgres\Exchange;
 use Idempotency\Postgres\Failure;
 use Idempotency\Postgres\Fields;
+use Idempotency\Postgres\Form;
 use Idempotency\Postgres\LeasedClaim;
 use Idempotency\Postgres\TransactionalClaim;
-use Idempotency\Postgres\UploadedForm;
 use Symfony\Component\HttpFoundation\Cookie;
 use Symfony\Component\HttpFoundation\File\UploadedFile;
 use Symfony\Component\HttpFoundation\Request;
@@ -62,10 +62,10 @@ final class ControllerExchange extends Exchange
 
     public function form(): ?array
     {
-        $files = array_map(static fn (?UploadedFile $file): array => $file === null ? [null, null, ''] : [
-            $file->getClientOriginalName(), $file->getClientMimeType(), $file->isValid() ? $file->getContent() : '',
-        ], UploadedForm::flat($this->own->files->all()));
-        return UploadedForm::parts($this->own->request->all(), $files);
+        $part = static fn (?UploadedFile $file): array => [
+            $file?->getClientOriginalName(), $file?->getClientMimeType(), $file?->isValid() ? $file->getContent() : '',
+        ];
+        return Form::parsed($this->own->request->all(), $this->own->files->all(), $part);
     }
 
     public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer

@@ -66,6 +66,6 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
     /** A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before. */
     public static function bearer(Request $request): ?string
     {
-        return Fields::bearer(Fields::pairs(['Authorization' => $request->headers->all('Authorization')]));
+        return Fields::bearer($request->headers->all('Authorization'));
     }
 }
