@@ -37,7 +37,8 @@ final readonly class Answer
         $whole = $this->whole ?? $this;
         $left = [...array_column($fields, 0), 'Content-Length', 'Transfer-Encoding', 'Trailer'];
         $left = array_map(strtolower(...), $left);
-        $kept = array_filter($whole->headers, static fn (array $field) => !in_array(strtolower($field[0]), $left, true));
+        $isKept = static fn (array $field): bool => !in_array(strtolower($field[0]), $left, true);
+        $kept = array_filter($whole->headers, $isKept);
         if (!in_array($whole->status, [204, 304], true)) {
             $fields[] = ['Content-Length', (string) strlen($whole->body)];
         }

@@ -9,23 +9,31 @@ abstract class Exchange
 {
     /** As it was sent, with the query string. */
     public readonly string $target;
+    /** @var array<string, list<string|null>> by names in lower case */
+    private readonly array $headers;
 
     /**
      * @param object $request the argument of the options' functions
+     * @param array<string, list<string|null>> $headers
      * @param string $raw the target as the server got it, where PHP has it: frameworks normalize escapes
      */
     protected function __construct(
         public readonly object $request,
         public readonly string $method,
+        array $headers,
         string $raw,
         string $target,
         public readonly string $defaultScope,
     ) {
+        $this->headers = array_change_key_case($headers);
         $this->target = str_starts_with($raw, '/') ? $raw : $target;
     }
 
     /** @return list<string> */
-    abstract public function values(string $header): array;
+    public function values(string $header): array
+    {
+        return array_values(array_filter($this->headers[strtolower($header)] ?? [], is_string(...)));
+    }
 
     public function field(string $name): string
     {

@@ -38,7 +38,7 @@ final class Fields
                 $members[$names[$lower] ??= $name][] = $value;
             }
         }
-        $flat = array_map(static fn (array $values): string|array => isset($values[1]) ? $values : $values[0], $members);
+        $flat = array_map(static fn (array $all): string|array => isset($all[1]) ? $all : $all[0], $members);
         return json_encode((object) $flat, JSON_THROW_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE | JSON_UNESCAPED_SLASHES);
     }
 

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-/** Each sending of a form has another boundary, so its parts identify it: name, file name, media type, content of each. */
+/** A form has another boundary each time, so its parts identify it: name, file name, media type, content of each. */
 final class Form
 {
     /** @return list<string|null>|null four for each part; null if the body is not what its type says */
@@ -54,8 +54,8 @@ final class Form
     }
 
     /**
-     * The same of a form that PHP has parsed itself, so that its body is gone: its fields, then its files, in the order of
-     * PHP's arrays.
+     * The same of a form that PHP has parsed itself, so that its body is gone: its fields, then its files, in the order
+     * of PHP's arrays.
      *
      * @param array<string, mixed> $fields
      * @param array<string, mixed> $files

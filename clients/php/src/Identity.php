@@ -14,9 +14,9 @@ final class Identity
         return $media === '' ? null : $media;
     }
 
-    public static function isJson(?string $media): bool
+    public static function isJson(string $contentType): bool
     {
-        return $media === 'application/json' || preg_match('~^[^/]+/[^/]+\+json$~D', $media ?? '') === 1;
+        return preg_match('~^(application/json|[^/]+/[^/]+\+json)$~D', self::mediaType($contentType) ?? '') === 1;
     }
 
     /** The text of a JSON body, exactly. Text that is not UTF-8 is not JSON, and no driver would send a NUL. */
@@ -33,11 +33,11 @@ final class Identity
      *
      * @param list<string|null>|null $form the parts of a form that PHP has parsed; it leaves no body
      */
-    public static function digest(string $method, string $target, ?string $contentType, string $body, ?array $form = null): string
+    public static function digest(string $method, string $target, string $type, string $body, ?array $form): string
     {
-        $media = self::mediaType($contentType);
-        if ($media === 'multipart/form-data' && $form === null) {
-            $form = Form::parts($contentType ?? '', $body);
+        $media = self::mediaType($type);
+        if ($media === 'multipart/form-data') {
+            $form ??= Form::parts($type, $body);
         }
         $hash = hash_init('sha256');
         hash_update($hash, "idempotency fingerprint 1\n");

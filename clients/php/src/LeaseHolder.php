@@ -9,16 +9,16 @@ final class LeaseHolder
 {
     public readonly Lease $lease;
     /** @var array<string, mixed> */
-    private array $state;
+    public array $state;
     private bool $unknown = false;
 
-    /** @param bool $uncertain work that fails may have had effects */
+    /** @param bool $inTransaction the work rolls back if it fails, and has no steps */
     public function __construct(
         private readonly Database\Connection $database,
         private readonly Settings $settings,
         public readonly Record $record,
         float $sent,
-        private readonly bool $uncertain = true,
+        private readonly bool $inTransaction = false,
     ) {
         $this->state = $record->state;
         $values = [$record->key, $record->token, $record->scope, $record->principal];
@@ -32,8 +32,12 @@ final class LeaseHolder
     }
 
     /** @param callable(LeasedClaim): Answer $work */
-    public static function run(Database\Connection $database, Request $request, callable $work, Settings $settings): Result
-    {
+    public static function run(
+        Database\Connection $database,
+        Request $request,
+        callable $work,
+        Settings $settings,
+    ): Result {
         $sent = 0.0;
         $record = Again::call($settings, static function () use ($database, $request, $settings, &$sent): Record {
             $sent = Lease::now();
@@ -109,7 +113,7 @@ final class LeaseHolder
     private function fail(string $reason, bool $uncertain): bool
     {
         $values = $this->record->values(Request::text($reason));
-        return $this->end(Contract::FAIL, [...$values, $uncertain && $this->uncertain ? 'true' : 'false']);
+        return $this->end(Contract::FAIL, [...$values, $uncertain && !$this->inTransaction ? 'true' : 'false']);
     }
 
     /**
@@ -129,14 +133,9 @@ final class LeaseHolder
         }
     }
 
-    /** @return array<string, mixed> */
-    public function state(): array
-    {
-        return $this->state;
-    }
-
     public function step(string $name, callable $work): mixed
     {
+        $this->refuseTransaction();
         if (array_key_exists($name, $this->state)) {
             return $this->state[$name];
         }
@@ -156,9 +155,17 @@ final class LeaseHolder
 
     public function endAsUnknown(?string $error, ?string $reference): void
     {
+        $this->refuseTransaction();
         if (!$this->unknown) {
             $this->held(Contract::UNKNOWN, $this->record->unknown($error, $reference));
             $this->unknown = true;
+        }
+    }
+
+    private function refuseTransaction(): void
+    {
+        if ($this->inTransaction) {
+            throw new \LogicException('idempotency: a transaction has no steps, and a known end: use Kind::Leased');
         }
     }
 

@@ -64,6 +64,6 @@ readonly class LeasedClaim
     /** @return array<string, mixed> the results of the steps that are done, by name */
     public function state(): array
     {
-        return $this->holder?->state() ?? [];
+        return $this->holder?->state ?? [];
     }
 }

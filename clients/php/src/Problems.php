@@ -51,6 +51,7 @@ final class Problems
         if (isset($document['retry_after'])) {
             $headers[] = ['Retry-After', (string) $document['retry_after']];
         }
-        return new Answer($document['status'], $headers, json_encode($document, JSON_THROW_ON_ERROR | JSON_UNESCAPED_SLASHES));
+        $body = json_encode($document, JSON_THROW_ON_ERROR | JSON_UNESCAPED_SLASHES);
+        return new Answer($document['status'], $headers, $body);
     }
 }

@@ -86,7 +86,7 @@ final class Route
     /** @return array{string|null, string|null} the JSON, or the digest; many libraries send the type without a body */
     private function identity(): array
     {
-        $isJson = $this->body !== '' && Identity::isJson(Identity::mediaType($this->exchange->field('Content-Type')));
+        $isJson = $this->body !== '' && Identity::isJson($this->exchange->field('Content-Type'));
         $json = $isJson ? Identity::text($this->body) : null;
         if ($this->options->fingerprint !== null) {
             return [$json, hash('sha256', ($this->options->fingerprint)($this->exchange->request, $this->body), true)];
@@ -163,11 +163,12 @@ final class Route
     {
         $this->isOurs = false;
         $names = [$this->key, $this->scope, $this->principal];
+        $transactions = new Transactions($this->database, $this->settings());
         try {
             $answer = match (true) {
                 $this->kind === Kind::Leased => $this->work(new LeasedClaim(...$names)),
                 $isAway => $this->work(new TransactionalClaim(null, ...$names, protected: false)),
-                default => (new Transactions($this->database, $this->settings()))->unclaimed($this->work(...), ...$names),
+                default => $transactions->unclaimed($this->work(...), ...$names),
             };
         } catch (Error\Rejection $rejection) {
             $answer = $rejection->answer;

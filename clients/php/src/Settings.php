@@ -12,7 +12,7 @@ final readonly class Settings
 
     /**
      * @param (\Closure(int): bool)|null $keep whether an answer with this status is stored
-     * @param (\Closure(Answer): (Verdict|string|null))|null $verdict decides instead of `keep`; null leaves the decision to it
+     * @param (\Closure(Answer): (Verdict|string|null))|null $verdict instead of `keep`; null leaves it to `keep`
      * @param list<string> $dropHeaders
      * @param (\Closure(Record): void)|null $onClaim
      * @param (\Closure(Record): void)|null $onLeaseLost
@@ -50,7 +50,7 @@ final readonly class Settings
         if ($said !== null) {
             return $said instanceof Verdict ? $said : Verdict::from($said);
         }
-        $keeps = $answer->status === null || ($this->keep)($answer->status) && !($answer->raised && $answer->status >= 500);
-        return $keeps ? Verdict::Keep : null;
+        $isFault = $answer->raised && $answer->status >= 500;
+        return $answer->status === null || !$isFault && ($this->keep)($answer->status) ? Verdict::Keep : null;
     }
 }

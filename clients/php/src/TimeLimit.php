@@ -14,26 +14,27 @@ final class TimeLimit
 
     public static function run(float $limit, callable $work): mixed
     {
-        $end = hrtime(true) / 1e9 + $limit;
-        $disarm = self::arm($limit);
+        $end = Lease::now() + $limit;
+        $tooLate = static fn () => throw new Error\HandlerLate("the handler did not answer within $limit s");
+        $disarm = self::arm($limit, $tooLate);
         try {
             return $work();
         } finally {
             $disarm();
-            if (hrtime(true) / 1e9 > $end) {
-                throw new Error\HandlerLate("the handler did not answer within $limit s");
+            if (Lease::now() > $end) {
+                $tooLate();
             }
         }
     }
 
-    private static function arm(float $limit): \Closure
+    private static function arm(float $limit, \Closure $onAlarm): \Closure
     {
-        $isFree = function_exists('pcntl_alarm') && $limit < self::LONGEST_ALARM && pcntl_signal_get_handler(SIGALRM) === SIG_DFL;
-        if (!$isFree) {
+        $isPossible = function_exists('pcntl_alarm') && $limit < self::LONGEST_ALARM;
+        if (!$isPossible || pcntl_signal_get_handler(SIGALRM) !== SIG_DFL) {
             return static fn (): null => null;
         }
         $wasAsync = pcntl_async_signals(true);
-        pcntl_signal(SIGALRM, static fn () => throw new Error\HandlerLate("the handler did not answer within $limit s"));
+        pcntl_signal(SIGALRM, $onAlarm);
         pcntl_alarm((int) ceil($limit));
         return static function () use ($wasAsync): void {
             pcntl_alarm(0);

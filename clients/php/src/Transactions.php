@@ -104,7 +104,8 @@ final readonly class Transactions
     public function unclaimed(callable $work, ?string ...$names): Answer
     {
         return $this->repeated(function (Session $own) use ($names, $work): Answer {
-            $answer = $this->worked($own, $work, new TransactionalClaim($own->connection(), ...$names, protected: false));
+            $claim = new TransactionalClaim($own->connection(), ...$names, protected: false);
+            $answer = $this->worked($own, $work, $claim);
             if ($answer->raised || !$this->settings->commits($answer)) {
                 return $answer;
             }

@@ -4,7 +4,10 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-/** A handler that ends the script (exit, a fatal error, the memory limit) commits nothing: 500, if PHP can still say it. @internal */
+/**
+ * A handler that ends the script (exit, a fatal error, the memory limit) commits nothing: 500, if PHP can still say it.
+ * @internal
+ */
 final class Unfinished
 {
     private static ?int $running = null;

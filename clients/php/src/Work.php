@@ -31,23 +31,4 @@ final readonly class Work extends LeasedClaim
         $this->request = json_decode($row['request'] ?? 'null', true, 1024, JSON_THROW_ON_ERROR);
         $this->error = $row['error'];
     }
-
-    public function step(string $name, callable $work): mixed
-    {
-        $this->refuseTransaction('no steps');
-        return parent::step($name, $work);
-    }
-
-    public function unknown(?string $error = null, ?string $reference = null): void
-    {
-        $this->refuseTransaction('a known end');
-        parent::unknown($error, $reference);
-    }
-
-    private function refuseTransaction(string $reason): void
-    {
-        if ($this->connection !== null) {
-            throw new \LogicException("idempotency: a transaction has $reason: use mode: Kind::Leased");
-        }
-    }
 }

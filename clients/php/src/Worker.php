@@ -28,7 +28,7 @@ final class Worker
      * @param callable(Work): mixed $handler
      * @param int|float $poll seconds between two looks, where nothing was due
      * @param string|null $channel whose notifications end such a pause
-     * @param (callable(\Throwable, ?Work): mixed)|null $onError gets errors of handlers, and those of the database without a Work
+     * @param (callable(\Throwable, ?Work): mixed)|null $onError gets errors of handlers; of the database without a Work
      */
     public function __construct(
         private readonly Database\Connection $database,
@@ -44,16 +44,17 @@ final class Worker
         int|float $databaseTimeout = Contract::DATABASE_TIMEOUT_MS / 1000,
         ?callable $onError = null,
     ) {
-        if ($size !== 1) {
-            throw new \InvalidArgumentException('idempotency: `size` has to be 1, for PHP has no threads: start more processes');
+        if ($size !== 1) { // PHP has no threads
+            throw new \InvalidArgumentException('idempotency: `size` has to be 1: start more processes');
         }
         foreach (compact('lease', 'poll', 'handlerTimeout', 'databaseTimeout') as $name => $seconds) {
             $seconds > 0 ?: throw new \InvalidArgumentException("idempotency: `$name` has to be seconds above 0");
         }
-        $channel !== '' ?: throw new \InvalidArgumentException('idempotency: `channel` has to be the name of a channel');
+        $channel !== '' ?: throw new \InvalidArgumentException('idempotency: `channel` has to be a name');
         $this->handler = $handler(...);
         $this->onError = $onError === null ? self::log(...) : $onError(...);
-        $this->settings = new Settings(databaseTimeout: $databaseTimeout, handlerTimeout: $handlerTimeout, lease: $lease);
+        $limits = compact('databaseTimeout', 'handlerTimeout', 'lease');
+        $this->settings = new Settings(...$limits);
         $this->own = $database->another();
         $this->outage = $poll;
     }
@@ -102,20 +103,15 @@ final class Worker
     private function claim(): ?array
     {
         $within = (float) $this->settings->databaseTimeout;
-        if ($this->channel !== null) {
-            $this->listen($within); // on whatever connection this is now
-        }
-        $values = [$this->scope, '1', Request::milliseconds($this->settings->lease), $this->holder];
-        return $this->own->statement(Contract::DUE, $values, $within)[0] ?? null;
-    }
-
-    private function listen(float $within): void
-    {
         try {
-            $this->own->statement('LISTEN "' . str_replace('"', '""', (string) $this->channel) . '"', [], $within);
+            $channel = strtr($this->channel ?? '', ['"' => '""']);
+            // On whatever connection this is now.
+            $channel === '' || $this->own->statement("LISTEN \"$channel\"", [], $within);
         } catch (\Throwable $error) {
             $this->tell($error, null);
         }
+        $values = [$this->scope, '1', Request::milliseconds($this->settings->lease), $this->holder];
+        return $this->own->statement(Contract::DUE, $values, $within)[0] ?? null;
     }
 
     /** A signal may come before a wait begins, so none is long. */
@@ -135,9 +131,9 @@ final class Worker
     /** @param array<string, mixed> $row */
     private function perform(array $row, float $sent): void
     {
-        $isLeased = $this->mode === Kind::Leased;
+        $inTransaction = $this->mode === Kind::Transactional;
         $record = new Record($row, $row['scope'], $row['principal']);
-        $this->held = new LeaseHolder($this->own, $this->settings, $record, $sent, $isLeased);
+        $this->held = new LeaseHolder($this->own, $this->settings, $record, $sent, $inTransaction);
         $work = null;
         $run = function (?object $connection) use ($row, &$work): Answer {
             $work = new Work($row, $this->held, $connection);
@@ -145,7 +141,7 @@ final class Worker
             return $answer instanceof Answer ? $answer : new Answer(null);
         };
         try {
-            $this->held->settle(fn (): Answer|Result => $isLeased ? $run(null) : $this->inTransaction($run));
+            $this->held->settle(fn (): Answer|Result => $inTransaction ? $this->transact($run) : $run(null));
         } catch (\Throwable $error) {
             $this->tell($error, $work);
         } finally {
@@ -154,7 +150,7 @@ final class Worker
     }
 
     /** The Result where it has committed; else the answer, whose work is rolled back. */
-    private function inTransaction(callable $run): Answer|Result
+    private function transact(callable $run): Answer|Result
     {
         $held = $this->held;
         $work = static function (object $connection) use ($run, $held): Answer {

@@ -10,19 +10,27 @@ namespace Idempotency\Postgres;
  *
  * @param callable(TransactionalClaim): Answer $work
  */
-function transactionally(Database\Connection $database, Request $request, callable $work, Settings $settings = new Settings()): Result
-{
+function transactionally(
+    Database\Connection $database,
+    Request $request,
+    callable $work,
+    Settings $settings = new Settings(),
+): Result {
     return (new Transactions($database, $settings))->run($request, $work);
 }
 
 /**
  * The claim is committed first, and the answer with its token afterwards. An answer that is not to be kept, and an
- * exception other than NothingHappened, leave the outcome open: the scope's policy says whether another request may try.
+ * exception other than NothingHappened, leave the outcome open: by the scope's policy another request may try, or not.
  *
  * @param callable(LeasedClaim): Answer $work
  */
-function leased(Database\Connection $database, Request $request, callable $work, Settings $settings = new Settings()): Result
-{
+function leased(
+    Database\Connection $database,
+    Request $request,
+    callable $work,
+    Settings $settings = new Settings(),
+): Result {
     return LeaseHolder::run($database, $request, $work, $settings);
 }
 

@@ -4,11 +4,11 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres\Caller;
 
-use Idempotency\Postgres\Contract;
 use Idempotency\Postgres\Key;
+use Idempotency\Postgres\Settings;
 use Psr\Http\Message\ResponseInterface;
 
-/** For programs that call such services: one key for all sendings of a request, until its answer is final. Times are seconds. */
+/** For callers of such services: one key for all sendings of a request, until its answer is final. Times in seconds. */
 final readonly class Caller
 {
     private const OPEN = ['in-progress', 'unknown', 'retry-later', 'unavailable', 'handler-late'];
@@ -65,7 +65,7 @@ final readonly class Caller
             $response->getHeaderLine('Idempotent-Replayed') === 'true' => true,
             in_array($word, self::OPEN, true) => false,
             in_array($word, ['failed', 'exhausted'], true) => true,
-            default => $response->getStatusCode() < 500 && !in_array($response->getStatusCode(), Contract::NOT_KEPT, true),
+            default => Settings::keeps($response->getStatusCode()),
         };
     }
 

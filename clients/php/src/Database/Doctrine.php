@@ -10,7 +10,7 @@ use Doctrine\DBAL\DriverManager;
 /** The application's connection of Doctrine DBAL: its work is in the transaction of the claim. */
 final class Doctrine extends Connection
 {
-    /** @param (\Closure(): mixed)|null $afterRollBack to reset the entity manager, which Doctrine closes after an error */
+    /** @param (\Closure(): mixed)|null $afterRollBack resets the entity manager, which Doctrine closes on errors */
     public function __construct(private readonly Dbal $dbal, ?\Closure $afterRollBack = null)
     {
         parent::__construct(static fn (): Session => new DoctrineSession($dbal, $afterRollBack));

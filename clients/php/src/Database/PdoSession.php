@@ -15,7 +15,7 @@ final class PdoSession extends Session
             throw new \InvalidArgumentException('idempotency: PDO has to have the driver pgsql');
         }
         if ($pdo->getAttribute(\PDO::ATTR_ERRMODE) !== \PDO::ERRMODE_EXCEPTION) {
-            throw new \InvalidArgumentException('idempotency: PDO needs ERRMODE_EXCEPTION, else errors would pass unseen');
+            throw new \InvalidArgumentException('idempotency: PDO needs ERRMODE_EXCEPTION, to show errors');
         }
     }
 
@@ -38,7 +38,8 @@ final class PdoSession extends Session
 
     public function isGone(): bool
     {
-        return $this->pdo === null || str_starts_with((string) $this->pdo->getAttribute(\PDO::ATTR_CONNECTION_STATUS), 'Bad');
+        $status = (string) $this->pdo?->getAttribute(\PDO::ATTR_CONNECTION_STATUS);
+        return $this->pdo === null || str_starts_with($status, 'Bad');
     }
 
     public function isIdle(): bool

@@ -62,7 +62,7 @@ abstract class Session
             $connection instanceof self => $connection,
             $connection instanceof \PDO => new PdoSession($connection),
             $connection instanceof \PgSql\Connection => new PgsqlSession($connection),
-            default => throw new \InvalidArgumentException('idempotency: neither PDO nor ext-pgsql: ' . $connection::class),
+            default => throw new \InvalidArgumentException('idempotency: not PDO or ext-pgsql: ' . $connection::class),
         };
     }
 }

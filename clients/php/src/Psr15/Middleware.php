@@ -24,7 +24,8 @@ final readonly class Middleware implements MiddlewareInterface
     public function process(ServerRequestInterface $request, RequestHandlerInterface $handler): ResponseInterface
     {
         $answer = ($this->route)(new ServerExchange($request, $handler, $this->streams))->answer();
-        $response = $this->responses->createResponse($answer->status)->withBody($this->streams->createStream($answer->body));
+        $body = $this->streams->createStream($answer->body);
+        $response = $this->responses->createResponse($answer->status)->withBody($body);
         foreach ($answer->headers as [$name, $value]) {
             $response = $response->withAddedHeader($name, $value);
         }

@@ -27,15 +27,12 @@ final class ServerExchange extends Exchange
         if ($body->isSeekable() && $body->tell() > 0) {
             $body->rewind(); // an earlier middleware has read it
         }
+        $method = $own->getMethod();
         $route = $own->getAttribute('__route__'); // of Slim
-        $path = is_object($route) && method_exists($route, 'getPattern') ? $route->getPattern() : $own->getUri()->getPath();
+        $isPattern = is_object($route) && method_exists($route, 'getPattern');
+        $scope = "$method " . ($isPattern ? $route->getPattern() : $own->getUri()->getPath());
         $raw = $own->getServerParams()['REQUEST_URI'] ?? '';
-        parent::__construct($own, $own->getMethod(), $raw, $own->getRequestTarget(), "{$own->getMethod()} $path");
-    }
-
-    public function values(string $header): array
-    {
-        return array_values($this->own->getHeader($header));
+        parent::__construct($own, $method, $own->getHeaders(), $raw, $own->getRequestTarget(), $scope);
     }
 
     public function read(int $size): string
@@ -59,6 +56,7 @@ final class ServerExchange extends Exchange
             $request = $request->withBody($this->streams->createStream($body));
         }
         $response = $this->handler->handle($request);
-        return new Answer($response->getStatusCode(), Fields::pairs($response->getHeaders()), (string) $response->getBody());
+        $fields = Fields::pairs($response->getHeaders());
+        return new Answer($response->getStatusCode(), $fields, (string) $response->getBody());
     }
 }

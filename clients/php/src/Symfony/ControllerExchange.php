@@ -46,13 +46,10 @@ final class ControllerExchange extends Exchange
         $this->body = $own->getContent(true);
         // A route with parameters by its name, for its path is another each time.
         $route = $own->attributes->get('_route_params') ? $own->attributes->get('_route') : null;
-        $scope = $own->getMethod() . ' ' . ($route ?? $own->getPathInfo());
-        parent::__construct($own, $own->getMethod(), (string) $own->server->get('REQUEST_URI'), $own->getRequestUri(), $scope);
-    }
-
-    public function values(string $header): array
-    {
-        return array_values(array_filter($this->own->headers->all($header), is_string(...)));
+        $method = $own->getMethod();
+        $scope = "$method " . ($route ?? $own->getPathInfo());
+        $raw = (string) $own->server->get('REQUEST_URI');
+        parent::__construct($own, $method, $own->headers->all(), $raw, $own->getRequestUri(), $scope);
     }
 
     public function read(int $size): string
@@ -84,16 +81,9 @@ final class ControllerExchange extends Exchange
     {
         $own = $this->own;
         if ($own->headers->has('Content-Encoding')) {
+            $bags = [$own->query, $own->request, $own->attributes, $own->cookies, $own->files];
             $server = array_diff_key($own->server->all(), ['HTTP_CONTENT_ENCODING' => 1]);
-            $own->initialize(
-                $own->query->all(),
-                $own->request->all(),
-                $own->attributes->all(),
-                $own->cookies->all(),
-                $own->files->all(),
-                $server,
-                $body,
-            );
+            $own->initialize(...[...array_map(static fn (object $bag): array => $bag->all(), $bags), $server, $body]);
         }
     }
 
@@ -151,7 +141,7 @@ final class ControllerExchange extends Exchange
         foreach ($answer->headers as [$name, $value]) {
             $fields[$name][] = $value;
         }
-        $cookies = $answer->values('Set-Cookie') === [] ? [] : $this->cookies;
+        $cookies = isset($fields['Set-Cookie']) ? $this->cookies : [];
         unset($fields['Set-Cookie']);
         $response = new Response($answer->body, $answer->status, $fields);
         foreach ($cookies as $cookie) {

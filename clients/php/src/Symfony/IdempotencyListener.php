@@ -31,15 +31,19 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
 
     public static function getSubscribedEvents(): array
     {
-        return [KernelEvents::CONTROLLER => 'onController', KernelEvents::CONTROLLER_ARGUMENTS => ['onArguments', -1000]];
+        $afterOthers = ['onArguments', -1000];
+        return [KernelEvents::CONTROLLER => 'onController', KernelEvents::CONTROLLER_ARGUMENTS => $afterOthers];
     }
 
     /** The argument `$claim` is resolved before there is a claim. */
     public function onController(ControllerEvent $event): void
     {
-        $protection = self::protectionOf($event->getController());
-        if ($protection !== null) {
-            $event->getRequest()->attributes->set('claim', $protection);
+        $controller = $event->getController();
+        $function = new \ReflectionFunction(\Closure::fromCallable($controller));
+        $class = is_array($controller) ? new \ReflectionClass($controller[0]) : null;
+        $found = $function->getAttributes(Idempotent::class) ?: $class?->getAttributes(Idempotent::class);
+        if ($found) {
+            $event->getRequest()->attributes->set('claim', $found[0]->newInstance());
         }
     }
 
@@ -51,16 +55,9 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
         }
         $options = Options::of($this->options, $protection->options);
         $exchange = new ControllerExchange($event, $this->dispatcher, $protection);
-        $route = new Route($this->database, $protection->kind, $options, new Problems($this->database, $options), $exchange);
+        $problems = new Problems($this->database, $options);
+        $route = new Route($this->database, $protection->kind, $options, $problems, $exchange);
         $event->setController(static fn (): Response => $exchange->response($route->answer()));
-    }
-
-    private static function protectionOf(callable $controller): ?Idempotent
-    {
-        $function = new \ReflectionFunction(\Closure::fromCallable($controller));
-        $class = is_array($controller) ? new \ReflectionClass($controller[0]) : null;
-        $found = $function->getAttributes(Idempotent::class) ?: $class?->getAttributes(Idempotent::class) ?? [];
-        return $found === [] ? null : $found[0]->newInstance();
     }
 
     /** A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before. */

@@ -6,7 +6,7 @@ namespace Idempotency\Postgres\Symfony;
 
 use Idempotency\Postgres\Kind;
 
-/** Protects a controller: `#[Idempotent]`, `#[Idempotent(Kind::Leased, lease: 60)]`. An argument `$claim` gets the claim. */
+/** Protects a controller: `#[Idempotent]`, `#[Idempotent(Kind::Leased, lease: 60)]`. `$claim` gets the claim. */
 #[\Attribute(\Attribute::TARGET_METHOD | \Attribute::TARGET_CLASS | \Attribute::TARGET_FUNCTION)]
 final readonly class Idempotent
 {
