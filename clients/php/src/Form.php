@@ -4,33 +4,18 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres;
 
-/** A form has another boundary each time, so its parts identify it: name, file name, media type, content of each. */
+/** A form has another boundary each time, so its parts identify it: name, file name, media type, content. @internal */
 final class Form
 {
     /** @return list<string|null>|null four for each part; null if the body is not what its type says */
     public static function parts(string $contentType, string $body): ?array
     {
         $boundary = self::parameter($contentType, 'boundary') ?? '';
-        $mark = "\r\n--$boundary";
-        $whole = "\r\n$body"; // the first mark may begin the body
-        if ($boundary === '' || !str_starts_with($whole, $mark)) {
-            return null;
-        }
-        $parts = [];
-        $at = 0;
-        while (true) {
-            $at += strlen($mark);
-            if (substr($whole, $at, 2) === '--') {
-                return $parts && strlen($whole) <= $at + 4 ? $parts : null;
-            }
-            $end = strpos($whole, $mark, $at);
-            $part = $end === false ? null : self::part(substr($whole, $at, $end - $at));
-            if ($part === null) {
-                return null;
-            }
-            array_push($parts, ...$part);
-            $at = $end;
-        }
+        $pieces = explode("\r\n--$boundary", "\r\n$body"); // the first mark may begin the body
+        $end = array_pop($pieces);
+        $hasMarks = $boundary !== '' && array_shift($pieces) === '' && str_starts_with($end, '--') && strlen($end) <= 4;
+        $parts = $hasMarks ? array_map(self::part(...), $pieces) : [];
+        return $parts && !in_array(null, $parts, true) ? array_merge(...$parts) : null;
     }
 
     /** @return list<string|null>|null of a part, from the end of its boundary's line on */

@@ -82,13 +82,9 @@ final readonly class Options
             self::HEADER => is_string($value) && preg_match('/^[!#$%&\'*+\-.^_`|~0-9A-Za-z]+$/D', $value) === 1,
             'a string' => is_string($value) && $value !== '',
             'one of refuse, pass, generate, derive' => in_array($value, ['refuse', 'pass', 'generate', 'derive'], true),
-            default => is_array($value) && array_filter($value, self::isStatus(...), ARRAY_FILTER_USE_BOTH) === $value,
+            default => is_array($value) && array_diff_key($value, Contract::PROBLEMS) === []
+                && array_filter($value, static fn ($one) => is_int($one) && $one >= 400 && $one <= 599) === $value,
         };
-    }
-
-    private static function isStatus(mixed $status, int|string $word): bool
-    {
-        return isset(Contract::PROBLEMS[$word]) && is_int($status) && $status >= 400 && $status <= 599;
     }
 
     /**

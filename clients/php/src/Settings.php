@@ -7,11 +7,8 @@ namespace Idempotency\Postgres;
 /** How requests are executed. Times are seconds. */
 final readonly class Settings
 {
-    /** @var \Closure(int): bool */
-    public \Closure $keep;
-
     /**
-     * @param (\Closure(int): bool)|null $keep whether an answer with this status is stored
+     * @param (\Closure(int): bool)|null $keep whether an answer with this status is stored; without it, `keeps` says so
      * @param (\Closure(Answer): (Verdict|string|null))|null $verdict instead of `keep`; null leaves it to `keep`
      * @param list<string> $dropHeaders
      * @param (\Closure(Record): void)|null $onClaim
@@ -20,16 +17,14 @@ final readonly class Settings
     public function __construct(
         public int $attempts = Contract::ATTEMPTS,
         public int|float $databaseTimeout = Contract::DATABASE_TIMEOUT_MS / 1000,
-        ?\Closure $keep = null,
+        public ?\Closure $keep = null,
         public ?\Closure $verdict = null,
         public int|float|null $handlerTimeout = null,
         public int|float $lease = Contract::LEASE_MS / 1000,
         public array $dropHeaders = [],
         public ?\Closure $onClaim = null,
         public ?\Closure $onLeaseLost = null,
-    ) {
-        $this->keep = $keep ?? self::keeps(...);
-    }
+    ) {}
 
     /** All statuses except those that another attempt may cure, and server faults. */
     public static function keeps(int $status): bool
@@ -50,7 +45,8 @@ final readonly class Settings
         if ($said !== null) {
             return $said instanceof Verdict ? $said : Verdict::from($said);
         }
+        $keep = $this->keep ?? self::keeps(...);
         $isFault = $answer->raised && $answer->status >= 500;
-        return $answer->status === null || !$isFault && ($this->keep)($answer->status) ? Verdict::Keep : null;
+        return $answer->status === null || !$isFault && $keep($answer->status) ? Verdict::Keep : null;
     }
 }

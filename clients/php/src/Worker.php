@@ -63,7 +63,21 @@ final class Worker
     public function run(): void
     {
         while (!$this->isStopped) {
-            $this->turn();
+            $sent = Lease::now();
+            try {
+                $row = $this->claim();
+            } catch (\Throwable $error) {
+                if (!$this->hasClaimed && !Failure::isTransient($error)) {
+                    throw $error;
+                }
+                $this->tell($error, null);
+                $this->rest($this->outage);
+                $this->outage = min($this->outage * 2, max(self::LONGEST_PAUSE, $this->poll));
+                continue;
+            }
+            $this->hasClaimed = true;
+            $this->outage = $this->poll;
+            $row === null ? $this->rest($this->poll) : $this->perform($row, $sent);
         }
     }
 
@@ -78,25 +92,6 @@ final class Worker
     {
         $this->stop();
         $this->held?->lease->abort();
-    }
-
-    private function turn(): void
-    {
-        $sent = Lease::now();
-        try {
-            $row = $this->claim();
-        } catch (\Throwable $error) {
-            if (!$this->hasClaimed && !Failure::isTransient($error)) {
-                throw $error;
-            }
-            $this->tell($error, null);
-            $this->rest($this->outage);
-            $this->outage = min($this->outage * 2, max(self::LONGEST_PAUSE, $this->poll));
-            return;
-        }
-        $this->hasClaimed = true;
-        $this->outage = $this->poll;
-        $row === null ? $this->rest($this->poll) : $this->perform($row, $sent);
     }
 
     /** @return array<string, mixed>|null the record that is due first */

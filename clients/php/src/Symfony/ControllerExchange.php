@@ -118,11 +118,6 @@ final class ControllerExchange extends Exchange
     {
         $this->cookies = $response->headers->getCookies();
         $fields = Fields::pairs($response->headers->allPreserveCaseWithoutCookies() + ['Set-Cookie' => $this->cookies]);
-        return new Answer($response->getStatusCode(), $fields, self::content($response), $isRaised);
-    }
-
-    private static function content(Response $response): string
-    {
         $content = $response->getContent();
         if ($content === false) { // it is streamed, or a file
             ob_start();
@@ -132,7 +127,7 @@ final class ControllerExchange extends Exchange
                 $content = (string) ob_get_clean();
             }
         }
-        return $content;
+        return new Answer($response->getStatusCode(), $fields, $content, $isRaised);
     }
 
     public function response(Answer $answer): Response
