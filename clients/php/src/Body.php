@@ -20,7 +20,7 @@ final class Body
         $body = '';
         $taken = 0;
         // A stream may wait until it has as much as was requested.
-        while (($data = $exchange->read(min(65536, max(1, $limit + 1 - $taken)))) !== '') {
+        while (($data = ($exchange->read)(min(65536, max(1, $limit + 1 - $taken)))) !== '') {
             $taken += strlen($data);
             foreach ($inflate === null ? [$data] : str_split($data, self::PIECE) as $piece) {
                 $body .= $inflate === null ? $piece : self::inflated($inflate, $piece);
@@ -29,7 +29,7 @@ final class Body
                 }
             }
         }
-        if ($taken < $length && $exchange->form() === null) {
+        if ($taken < $length && ($exchange->form)() === null) {
             throw new Error\HttpProblem('bad_body', 'The body ended too early.');
         }
         if ($inflate !== null && (!self::hasEnded($inflate) || inflate_get_read_len($inflate) !== $taken)) {

@@ -5,25 +5,31 @@ declare(strict_types=1);
 namespace Idempotency\Postgres;
 
 /** A framework's part: the request, and a way to run the handler and catch its answer. @internal */
-abstract class Exchange
+final readonly class Exchange
 {
     /** As it was sent, with the query string. */
-    public readonly string $target;
+    public string $target;
     /** @var array<string, list<string|null>> by names in lower case */
-    private readonly array $headers;
+    private array $headers;
 
     /**
      * @param object $request the argument of the options' functions
      * @param array<string, list<string|null>> $headers
      * @param string $raw the target as the server got it, where PHP has it: frameworks normalize escapes
+     * @param \Closure(int): string $read a piece of the body as it was sent; the empty string at its end
+     * @param \Closure(): (list<string|null>|null) $form the parts of a form of which PHP leaves no body
+     * @param \Closure(string, TransactionalClaim|LeasedClaim): Answer $run runs the handler, each time anew
      */
-    protected function __construct(
-        public readonly object $request,
-        public readonly string $method,
+    public function __construct(
+        public object $request,
+        public string $method,
         array $headers,
         string $raw,
         string $target,
-        public readonly string $defaultScope,
+        public string $defaultScope,
+        public \Closure $read,
+        public \Closure $form,
+        public \Closure $run,
     ) {
         $this->headers = array_change_key_case($headers);
         $this->target = str_starts_with($raw, '/') ? $raw : $target;
@@ -39,13 +45,4 @@ abstract class Exchange
     {
         return implode(', ', $this->values($name));
     }
-
-    /** A piece of the body as it was sent; the empty string at its end. */
-    abstract public function read(int $size): string;
-
-    /** @return list<string|null>|null the parts of a form of which PHP leaves no body */
-    abstract public function form(): ?array;
-
-    /** Runs the handler, each time anew. */
-    abstract public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer;
 }

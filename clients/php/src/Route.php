@@ -97,7 +97,7 @@ final class Route
     private function digest(): string
     {
         $own = $this->exchange;
-        $form = $this->body === '' ? $own->form() : null;
+        $form = $this->body === '' ? ($own->form)() : null;
         return Identity::digest($own->method, $own->target, $own->field('Content-Type'), $this->body, $form);
     }
 
@@ -178,7 +178,7 @@ final class Route
 
     private function work(TransactionalClaim|LeasedClaim $claim): Answer
     {
-        $answer = $this->exchange->run($this->body, $claim);
+        $answer = ($this->exchange->run)($this->body, $claim);
         if (strlen($answer->body) <= $this->options->maxAnswerBytes) {
             return $answer;
         }

@@ -6,19 +6,17 @@ namespace Idempotency\Tests;
 
 use GuzzleHttp\Psr7\HttpFactory;
 use GuzzleHttp\Psr7\Response;
-use GuzzleHttp\Psr7\ServerRequest;
 use Idempotency\Postgres\Body;
 use Idempotency\Postgres\Caller\Caller;
 use Idempotency\Postgres\Caller\NotFinal;
 use Idempotency\Postgres\Error\HttpProblem;
+use Idempotency\Postgres\Exchange;
 use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Form;
 use Idempotency\Postgres\Identity;
 use Idempotency\Postgres\Key;
 use Idempotency\Postgres\Options;
-use Idempotency\Postgres\Psr15\ServerExchange;
 use PHPUnit\Framework\TestCase;
-use Psr\Http\Server\RequestHandlerInterface;
 
 /** What needs no database. */
 final class CoreTest extends TestCase
@@ -75,9 +73,11 @@ final class CoreTest extends TestCase
 
     public function testBytesBehindGzipAreNoBody(): void
     {
-        $read = function (string $body): string {
-            $request = new ServerRequest('POST', '/', ['Content-Encoding' => 'gzip'], $body);
-            return Body::read(new ServerExchange($request, $this->createStub(RequestHandlerInterface::class), new HttpFactory()), 1000);
+        $read = static function (string $body): string {
+            $stream = (new HttpFactory())->createStream($body);
+            $headers = ['Content-Encoding' => ['gzip']];
+            $none = static fn () => null;
+            return Body::read(new Exchange($stream, 'POST', $headers, '/', '/', 'POST /', $stream->read(...), $none, $none), 1000);
         };
         self::assertSame('text', $read(gzencode('text')));
         $this->expectException(HttpProblem::class);

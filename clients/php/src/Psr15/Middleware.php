@@ -4,17 +4,22 @@ declare(strict_types=1);
 
 namespace Idempotency\Postgres\Psr15;
 
+use Idempotency\Postgres\Answer;
+use Idempotency\Postgres\Exchange;
+use Idempotency\Postgres\Fields;
+use Idempotency\Postgres\Form;
 use Psr\Http\Message\ResponseFactoryInterface;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Message\StreamFactoryInterface;
+use Psr\Http\Message\UploadedFileInterface;
 use Psr\Http\Server\MiddlewareInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 
 /** @internal */
 final readonly class Middleware implements MiddlewareInterface
 {
-    /** @param \Closure(ServerExchange): \Idempotency\Postgres\Route $route */
+    /** @param \Closure(Exchange): \Idempotency\Postgres\Route $route */
     public function __construct(
         private \Closure $route,
         private ResponseFactoryInterface $responses,
@@ -23,12 +28,43 @@ final readonly class Middleware implements MiddlewareInterface
 
     public function process(ServerRequestInterface $request, RequestHandlerInterface $handler): ResponseInterface
     {
-        $answer = ($this->route)(new ServerExchange($request, $handler, $this->streams))->answer();
+        $answer = ($this->route)($this->exchange($request, $handler))->answer();
         $body = $this->streams->createStream($answer->body);
         $response = $this->responses->createResponse($answer->status)->withBody($body);
         foreach ($answer->headers as [$name, $value]) {
             $response = $response->withAddedHeader($name, $value);
         }
         return $response;
+    }
+
+    private function exchange(ServerRequestInterface $request, RequestHandlerInterface $handler): Exchange
+    {
+        $body = $request->getBody();
+        if ($body->isSeekable() && $body->tell() > 0) {
+            $body->rewind(); // an earlier middleware has read it
+        }
+        $route = $request->getAttribute('__route__'); // of Slim
+        $isPattern = is_object($route) && method_exists($route, 'getPattern');
+        $part = static fn (UploadedFileInterface $file): array => [
+            $file->getClientFilename(), $file->getClientMediaType(), (string) $file->getStream(),
+        ];
+        $run = function (string $own, object $claim) use ($request, $handler): Answer {
+            $request = $request->withAttribute($claim::class, $claim)->withoutHeader('Content-Encoding');
+            $request = $own === '' ? $request : $request->withBody($this->streams->createStream($own));
+            $response = $handler->handle($request);
+            $fields = Fields::pairs($response->getHeaders());
+            return new Answer($response->getStatusCode(), $fields, (string) $response->getBody());
+        };
+        return new Exchange(
+            $request,
+            $request->getMethod(),
+            $request->getHeaders(),
+            $request->getServerParams()['REQUEST_URI'] ?? '',
+            $request->getRequestTarget(),
+            $request->getMethod() . ' ' . ($isPattern ? $route->getPattern() : $request->getUri()->getPath()),
+            read: static fn (int $size): string => $body->eof() ? '' : $body->read($size),
+            form: static fn () => Form::parsed((array) $request->getParsedBody(), $request->getUploadedFiles(), $part),
+            run: $run,
+        );
     }
 }

@@ -54,10 +54,10 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
             return;
         }
         $options = Options::of($this->options, $protection->options);
-        $exchange = new ControllerExchange($event, $this->dispatcher, $protection);
+        $controller = new ProtectedController($event, $this->dispatcher, $protection);
         $problems = new Problems($this->database, $options);
-        $route = new Route($this->database, $protection->kind, $options, $problems, $exchange);
-        $event->setController(static fn (): Response => $exchange->response($route->answer()));
+        $route = new Route($this->database, $protection->kind, $options, $problems, $controller->exchange());
+        $event->setController(static fn (): Response => $controller->response($route->answer()));
     }
 
     /** A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before. */

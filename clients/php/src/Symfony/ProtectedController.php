@@ -22,16 +22,14 @@ use Symfony\Component\HttpKernel\Exception\HttpExceptionInterface;
 use Symfony\Component\HttpKernel\KernelEvents;
 use Symfony\Contracts\EventDispatcher\EventDispatcherInterface;
 
-/** @internal */
-final class ControllerExchange extends Exchange
+/** A controller whose arguments are resolved, and what it answers. @internal */
+final class ProtectedController
 {
     private readonly Request $own;
     /** @var callable */
     private $controller;
     /** @var array<array-key, mixed> */
     private readonly array $arguments;
-    /** @var resource */
-    private $body;
     /** @var list<Cookie> of the last run: their text does not tell all */
     private array $cookies = [];
 
@@ -40,32 +38,34 @@ final class ControllerExchange extends Exchange
         private readonly EventDispatcherInterface $dispatcher,
         private readonly Idempotent $placeOfClaim,
     ) {
-        $this->own = $own = $event->getRequest();
+        $this->own = $event->getRequest();
         $this->controller = $event->getController();
         $this->arguments = $event->getArguments();
-        $this->body = $own->getContent(true);
+    }
+
+    public function exchange(): Exchange
+    {
+        $own = $this->own;
+        $body = $own->getContent(true);
         // A route with parameters by its name, for its path is another each time.
         $route = $own->attributes->get('_route_params') ? $own->attributes->get('_route') : null;
-        $method = $own->getMethod();
-        $scope = "$method " . ($route ?? $own->getPathInfo());
-        $raw = (string) $own->server->get('REQUEST_URI');
-        parent::__construct($own, $method, $own->headers->all(), $raw, $own->getRequestUri(), $scope);
-    }
-
-    public function read(int $size): string
-    {
-        return (string) fread($this->body, $size);
-    }
-
-    public function form(): ?array
-    {
         $part = static fn (?UploadedFile $file): array => [
             $file?->getClientOriginalName(), $file?->getClientMimeType(), $file?->isValid() ? $file->getContent() : '',
         ];
-        return Form::parsed($this->own->request->all(), $this->own->files->all(), $part);
+        return new Exchange(
+            $own,
+            $own->getMethod(),
+            $own->headers->all(),
+            (string) $own->server->get('REQUEST_URI'),
+            $own->getRequestUri(),
+            $own->getMethod() . ' ' . ($route ?? $own->getPathInfo()),
+            read: static fn (int $size): string => (string) fread($body, $size),
+            form: static fn () => Form::parsed($own->request->all(), $own->files->all(), $part),
+            run: $this->run(...),
+        );
     }
 
-    public function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer
+    private function run(string $body, TransactionalClaim|LeasedClaim $claim): Answer
     {
         $this->decode($body);
         $this->own->attributes->set('claim', $claim);
