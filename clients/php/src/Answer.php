@@ -21,12 +21,6 @@ final readonly class Answer
         public ?self $whole = null,
     ) {}
 
-    /** The same for a transaction without the work. */
-    public function withoutWork(): self
-    {
-        return new self($this->status, $this->headers, $this->body, false, $this->whole);
-    }
-
     /**
      * As it is sent: whole, with these fields instead of its own of the same names.
      *

@@ -90,11 +90,9 @@ final class LeaseHolder
     {
         try {
             return $this->end(Contract::COMPLETE, $this->record->completion($answer, $this->settings));
-        } catch (Error\DatabaseAway $away) {
-            throw $away;
         } catch (\Throwable $error) {
             // The answer cannot be kept, but the work is done.
-            $this->failBecauseOf($error);
+            $error instanceof Error\DatabaseAway || $this->failBecauseOf($error);
             throw $error;
         }
     }

@@ -31,13 +31,13 @@ final readonly class Transactions
             return $result;
         }
         // Its work is rolled back. If another request has claimed the key meanwhile, its answer counts.
-        return $this->claimed($request, static fn (): Answer => $answer->withoutWork());
+        return $this->claimed($request, static fn (): Answer => $answer, true);
     }
 
     /** @param callable(Session, Record): Answer $answerOf */
-    private function claimed(Request $request, callable $answerOf): Result
+    private function claimed(Request $request, callable $answerOf, bool $isUndone = false): Result
     {
-        return $this->repeated(function (Session $own, bool $lost, bool $last) use ($request, $answerOf): Result {
+        $try = function (Session $own, bool $lost, bool $last) use ($request, $answerOf, $isUndone): Result {
             // A duplicate waits within the first statement.
             $within = $this->within + (float) $request->wait;
             $record = $request->record($own->query(Contract::BEGIN, $request->values(null), $within));
@@ -46,9 +46,10 @@ final readonly class Transactions
                 throw new Error\DatabaseAway('the transaction that was lost has not ended');
             }
             return $record->outcome === 'execute'
-                ? $this->ended($own, $record, $answerOf($own, $record))
+                ? $this->ended($own, $record, $answerOf($own, $record), $isUndone)
                 : Result::ofRecord($record);
-        });
+        };
+        return $this->repeated($try);
     }
 
     /**
@@ -67,9 +68,10 @@ final readonly class Transactions
         }
     }
 
-    private function ended(Session $own, Record $record, Answer $answer): Result
+    /** @param bool $isUndone the work of an answer that was raised has been rolled back before */
+    private function ended(Session $own, Record $record, Answer $answer, bool $isUndone = false): Result
     {
-        $verdict = $answer->raised ? null : $this->settings->verdictOn($answer);
+        $verdict = $answer->raised && !$isUndone ? null : $this->settings->verdictOn($answer);
         if ($verdict === Verdict::Keep) {
             $own->query(Contract::COMPLETE, $record->completion($answer, $this->settings), $this->within);
         } elseif ($verdict === Verdict::Unknown) {

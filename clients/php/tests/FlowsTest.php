@@ -95,6 +95,15 @@ final class FlowsTest extends DatabaseCase
         self::assertSame(0, $this->payments());
     }
 
+    public function testAVerdictSeesThatAnAnswerWasRaised(): void
+    {
+        $settings = new Settings(verdict: static fn (Answer $answer): ?string => $answer->raised ? 'keep' : null);
+        $work = static fn (): Answer => throw new Rejection(429, 'slower');
+        $database = Connection::pgsql('dbname=' . self::name());
+        self::assertSame('executed', $this->transact($database, $work, $settings)->outcome);
+        self::assertSame('replay', $this->transact($database, $work, $settings)->outcome);
+    }
+
     public function testErrorsThatPdoWouldHideAreRefused(): void
     {
         $options = [\PDO::ATTR_ERRMODE => \PDO::ERRMODE_SILENT];
