@@ -3,42 +3,33 @@
 module Idempotency
   # Time limits. One thread serves all others: it interrupts those whose time is over.
   module Limit
-    # Is no StandardError, so that `rescue => error` does not hide it.
-    class Interruption < Exception # rubocop:disable Lint/InheritException
-      attr_reader :watch
-
-      def initialize(watch)
-        @watch = watch
-        super("the time is over")
-      end
-    end
-
     module_function
 
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # Runs the block, and raises `late` if it does not end in time, or ConnectionGone as soon as `gone` says so.
-    def within(seconds, late, gone: nil, &block) = Watch.new(seconds, late, gone).run(&block)
+    def within(seconds, late, gone: nil, &) = Watch.new(seconds, late, gone).run(&)
 
-    # One run of a block.
-    class Watch
+    # One run of a block, and its interruption, which is no StandardError, so that `rescue => error` does not hide it.
+    class Watch < Exception # rubocop:disable Lint/InheritException
       LOOK = 0.25 # seconds between two looks at an idle connection
 
       attr_reader :due
 
       def initialize(seconds, late, gone)
+        super("the time is over")
         @thread = Thread.current
         @limit = seconds
-        @end = Limit.now + seconds
         @late = late
         @gone = gone
-        plan(Limit.now)
+        @end = Limit.now + seconds
+        plan
       end
 
       def run(&)
         value = interruptible(&)
-      rescue Interruption, StandardError => error
-        raise if error.is_a?(Interruption) && !error.watch.equal?(self) # of a limit around this one
+      rescue Watch, StandardError => error
+        raise if error.is_a?(Watch) && !error.equal?(self) # of a limit around this one
 
         raise @over || error
       else
@@ -47,30 +38,30 @@ module Idempotency
         value
       end
 
-      # By the timers' thread.
-      def look(now)
+      # By the timers' thread. True if the block is interrupted.
+      def look
         @over =
-          if now >= @end then @late.new("no end within #{@limit} s")
+          if Limit.now >= @end then @late.new("no end within #{@limit} s")
           elsif @gone&.call then ConnectionGone.new("the connection is lost")
           end
-        @over ? @thread.raise(Interruption.new(self)) : plan(now)
-        @over
+        @over ? @thread.raise(self) : plan
+        !@over.nil?
       end
 
       private
 
       # An interruption that comes too late is raised at the end of the outer block, not behind it.
       def interruptible(&)
-        Thread.handle_interrupt(Interruption => :never) do
+        Thread.handle_interrupt(Watch => :never) do
           TIMERS.add(self)
-          Thread.handle_interrupt(Interruption => :immediate, &)
+          Thread.handle_interrupt(Watch => :immediate, &)
         ensure
           TIMERS.remove(self)
         end
       end
 
-      def plan(now)
-        @due = @gone ? [@end, now + LOOK].min : @end
+      def plan
+        @due = @gone ? [@end, Limit.now + LOOK].min : @end
       end
     end
 
@@ -105,7 +96,7 @@ module Idempotency
 
       def pause
         now = Limit.now
-        @watches.each_key.select { |watch| watch.due <= now && watch.look(now) }.each { |watch| @watches.delete(watch) }
+        @watches.delete_if { |watch, _| watch.due <= now && watch.look }
         @wakes = @watches.each_key.map(&:due).min || (now + IDLE)
         @changed.wait(@lock, [@wakes - now, 0].max)
       end
