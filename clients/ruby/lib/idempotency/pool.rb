@@ -3,44 +3,29 @@
 module Idempotency
   # Connections for the threads of a process, made when they are needed.
   class Pool
-    attr_reader :size
-
     def initialize(size:, &connect)
-      @size = size
-      @connect = connect
+      @taken = SizedQueue.new(size)
       @idle = []
-      @made = 0
-      @lock = Mutex.new
-      @returned = ConditionVariable.new
+      @connect = connect
     end
 
-    def take = reserve || connect
+    def size = @taken.max
+
+    # The one that was idle for the shortest time, or a new one. Waits while all are taken.
+    def take
+      @taken << true
+      @idle.pop || connect
+    end
 
     def put(connection)
-      @lock.synchronize do
-        @idle.push(connection)
-        @returned.signal
-      end
+      @idle << connection
+      forget
     end
 
     # It is closed instead of put back.
-    def forget
-      @lock.synchronize do
-        @made -= 1
-        @returned.signal
-      end
-    end
+    def forget = @taken.pop
 
     private
-
-    # An idle connection, or nil: then the caller makes one.
-    def reserve
-      @lock.synchronize do
-        @returned.wait(@lock) while @idle.empty? && @made >= @size
-        @made += 1 if @idle.empty?
-        @idle.pop
-      end
-    end
 
     def connect
       connection = @connect.call
