@@ -11,45 +11,46 @@ module Idempotency
 
       [Contract::BEGIN_SQL, [
         request.key, request.json, bytea(request.fingerprint), request.http_method, request.target,
-        array(request.exclude), request.scope, request.principal, milliseconds(request.ttl), milliseconds(lease),
-        milliseconds(request.wait), request.holder, boolean(lease.nil?), milliseconds(request.derive)
+        PG::TextEncoder::Array.new.encode(request.exclude.to_a), request.scope, request.principal,
+        milliseconds(request.ttl), milliseconds(lease), milliseconds(request.wait), request.holder, lease.nil?.to_s,
+        milliseconds(request.derive)
       ]]
     end
 
     def complete(request, record, answer, drop)
-      headers = JSON.generate(answer.stored_headers(drop))
-      [Contract::COMPLETE_SQL,
-       [record.key, answer.status&.to_s, bytea(answer.body), headers, request.scope, request.principal, record.token]]
+      values = [answer.status&.to_s, bytea(answer.body), JSON.generate(answer.stored_headers(drop))]
+      of_claim(Contract::COMPLETE_SQL, request, record, *values)
     end
 
     # `uncertain`: the work may have had effects.
     def fail(request, record, reason, uncertain)
-      [Contract::FAIL_SQL, [record.key, text(reason), request.scope, request.principal, record.token, boolean(uncertain)]]
+      sql, values = of_claim(Contract::FAIL_SQL, request, record, text(reason))
+      [sql, [*values, uncertain.to_s]]
     end
 
     def unknown(request, record, error, reference = nil)
-      [Contract::UNKNOWN_SQL,
-       [record.key, text(error), text(reference), request.scope, request.principal, record.token]]
+      of_claim(Contract::UNKNOWN_SQL, request, record, text(error), text(reference))
     end
 
-    def extend_lease(request, record) = [Contract::EXTEND_SQL, [record.key, record.token, request.scope, request.principal]]
+    def extend_lease(request, record)
+      [Contract::EXTEND_SQL, [record.key, record.token, request.scope, request.principal]]
+    end
 
     def checkpoint(request, record, step, state)
-      [Contract::CHECKPOINT_SQL,
-       [record.key, step, JSON.generate(state), request.scope, request.principal, record.token]]
+      of_claim(Contract::CHECKPOINT_SQL, request, record, step, JSON.generate(state))
     end
 
     def once(request) = [Contract::ONCE_SQL, [request.key, request.scope, request.principal]]
 
     def due(scope, count, lease, holder) = [Contract::DUE_SQL, [scope, count.to_s, milliseconds(lease), holder]]
 
+    def of_claim(sql, request, record, *values)
+      [sql, [record.key, *values, request.scope, request.principal, record.token]]
+    end
+
     def milliseconds(seconds) = seconds && (seconds * 1000).round.to_s
 
     def bytea(bytes) = bytes && "\\x#{bytes.unpack1("H*")}"
-
-    def array(items) = "{#{items.to_a.map { |item| %("#{item.gsub(/["\\]/) { |special| "\\#{special}" }}") }.join(",")}}"
-
-    def boolean(value) = value ? "true" : "false"
 
     # A text of PostgreSQL has no NUL, and is UTF-8.
     def text(value) = value&.to_s&.dup&.force_encoding("UTF-8")&.scrub("?")&.delete("\0")
