@@ -11,40 +11,37 @@ module Idempotency
     def self.read(env, limit) = new(env, limit).read
 
     def initialize(env, limit)
-      @env = env
+      @input = env["rack.input"]
       @limit = limit
       @body = String.new(encoding: Encoding::BINARY)
-      @window = window
+      encoding = env.fetch("HTTP_CONTENT_ENCODING", "identity").strip.downcase
+      @window = WINDOWS.fetch(encoding) { raise Problem, "content_encoding" }
       @inflate = @window && Zlib::Inflate.new(@window)
-      @length = length
+      @left = env["HTTP_TRANSFER_ENCODING"] ? Float::INFINITY : length(env["CONTENT_LENGTH"].to_s)
     end
 
     def read
-      input = @env["rack.input"] or return @body
-      input.rewind if input.respond_to?(:rewind)
-      left = @length || Float::INFINITY
-      while left.positive? && (piece = input.read([PIECE, @limit + 1, left].min))
-        left -= piece.bytesize
+      return @body unless @input
+
+      @input.rewind if @input.respond_to?(:rewind)
+      while @left.positive? && (piece = @input.read([PIECE, @limit + 1, @left].min))
+        @left -= piece.bytesize
         take(piece)
       end
-      raise Problem.new("bad_body", "The body is shorter than its Content-Length.") if @length && left.positive?
-
-      finish
+      refuse("The body is shorter than its Content-Length.") if @left.positive? && @left.finite?
+      refuse("The body is not what Content-Encoding says.") if @inflate && !@inflate.finished?
+      @body
     end
 
     private
 
-    def length
-      said = @env["CONTENT_LENGTH"].to_s
-      return if said.empty? || @env["HTTP_TRANSFER_ENCODING"]
-      raise Problem.new("bad_body", "Content-Length is not a number.") unless said.match?(/\A[0-9]+\z/)
+    def length(said)
+      return Float::INFINITY if said.empty?
+
+      refuse("Content-Length is not a number.") unless said.match?(/\A[0-9]+\z/)
       raise Problem, "body_too_large" if @inflate.nil? && said.to_i > @limit
 
       said.to_i
-    end
-
-    def window
-      WINDOWS.fetch(@env.fetch("HTTP_CONTENT_ENCODING", "identity").strip.downcase) { raise Problem, "content_encoding" }
     end
 
     def take(piece)
@@ -55,7 +52,7 @@ module Idempotency
       rest = @inflate.finished? ? @inflate.flush_next_in : ""
       take(rest) unless rest.empty?
     rescue Zlib::Error
-      raise broken
+      refuse("The body is not what Content-Encoding says.")
     end
 
     def append(piece)
@@ -63,12 +60,6 @@ module Idempotency
       raise Problem, "body_too_large" if @body.bytesize > @limit
     end
 
-    def finish
-      raise broken if @inflate && !@inflate.finished?
-
-      @body
-    end
-
-    def broken = Problem.new("bad_body", "The body is not what Content-Encoding says.")
+    def refuse(detail) = raise(Problem.new("bad_body", detail))
   end
 end
