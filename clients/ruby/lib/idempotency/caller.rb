@@ -5,8 +5,9 @@ require "time"
 require "idempotency/key"
 
 module Idempotency
-  # For those who call a service with idempotency keys: one key for all sendings of a request, until its answer is final.
-  # Works with the responses of net/http, and with any others that have `code` or `status`, `[]` or `headers`, and `body`.
+  # For those who call a service with idempotency keys: one key for all sendings of a request, until its answer is
+  # final. Works with the responses of net/http, and with any others that have `code` or `status`, `[]` or `headers`,
+  # and `body`.
   module Caller
     # The answer is not known yet. A later `call` with the same key goes on; another key could do the work twice.
     class NotFinal < StandardError
@@ -21,9 +22,7 @@ module Idempotency
 
     # The limits of all sendings. Times are seconds; `base` is the longest first pause, `cap` that of any.
     Pauses = Struct.new(:attempts, :base, :cap, :give_up_after, keyword_init: true) do
-      def initialize(attempts: 8, base: 0.2, cap: 30, give_up_after: 300)
-        super
-      end
+      def initialize(attempts: 8, base: 0.2, cap: 30, give_up_after: 300) = super
     end
 
     OPEN = %w[in-progress unknown retry-later unavailable handler-late].freeze
