@@ -19,28 +19,25 @@ module Idempotency
   # Claim, work and answer in one transaction. The block gets the claim, and returns an Answer.
   #
   # If it raises, or its answer is not to be kept, everything rolls back, and the key is free.
-  def transactionally(database, key: nil, scope: "functions", principal: "", settings: {}, **request, &work)
-    request = Request.new(key:, scope:, principal:, **request)
-    Transactional.new(database, request, Settings.new(**settings)).run(&work)
+  def transactionally(database, scope: "functions", principal: "", settings: {}, **request, &)
+    Transactional.new(database, Request.new(scope:, principal:, **request), Settings.new(**settings)).run(&)
   end
 
   # The claim is committed first, and the answer with its token afterwards.
   #
   # An answer that is not to be kept, and an exception other than NothingHappened, leave the outcome open: the scope's
   # policy says whether the request may be tried again.
-  def leased(database, key: nil, scope: "functions", principal: "", settings: {}, **request, &work)
-    request = Request.new(key:, scope:, principal:, **request)
-    Leased.new(database, request, Settings.new(**settings)).run(&work)
+  def leased(database, scope: "functions", principal: "", settings: {}, **request, &)
+    Leased.new(database, Request.new(scope:, principal:, **request), Settings.new(**settings)).run(&)
   end
 
   # A message: applied once, in one transaction with the note that it was. True if now. The block gets the connection.
-  def once(database, key, scope: "messages", principal: "", settings: {}, &work)
-    request = Request.new(key:, scope:, principal:)
-    Transactional.new(database, request, Settings.new(**settings)).once(&work)
+  def once(database, key, scope: "messages", principal: "", settings: {}, &)
+    Transactional.new(database, Request.new(key:, scope:, principal:), Settings.new(**settings)).once(&)
   end
 end
 
 %w[
-  contract errors limit answer key problem identity body settings statements retries pool
-  link pg transactional heartbeat leased options route keys
+  contract errors limit answer key problem identity body options statements retries pool
+  link pg transactional heartbeat leased route keys
 ].each { |part| require "idempotency/#{part}" }

@@ -149,6 +149,11 @@ class PgTest < Minitest::Test
     assert_equal ["not_kept", 202, "unknown"], [result.outcome, result.answer.status, record]
   end
 
+  def test_work_without_an_answer_ends_its_claim
+    assert_raises(NoMethodError) { leased { nil } }
+    assert_equal "retryable", record
+  end
+
   def test_a_derived_key
     key = Array.new(2) { Idempotency.transactionally(database, derive: 60, json: '{"a":1}', http_method: "POST", target: "/x") { |claim| pay(claim) } }
     assert_equal %w[executed replay], key.map(&:outcome)

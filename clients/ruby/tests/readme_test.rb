@@ -103,7 +103,7 @@ class ReadmeTest < Minitest::Test
 
   def test_every_option_of_a_worker_is_in_the_table
     table = Readme::TEXT[/^## Worker\n.*?(?=^## )/m].scan(/^\| (`.*?) \|/).join.scan(/`(\w+)`/).flatten
-    assert_equal Idempotency::Worker::KNOWN.keys.map(&:to_s).sort, table.sort
+    assert_equal Idempotency::Worker::Options::KNOWN.keys.map(&:to_s).sort, table.sort
   end
 
   def test_every_option_is_in_the_table

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "active_record"
+require "forwardable"
 
 module Idempotency
   # The database of ActiveRecord's models. The claim is in the transaction that the models use; handlers get its
@@ -11,26 +12,14 @@ module Idempotency
       @model = model
     end
 
-    def open(first)
-      connection = model.connection
-      # Within another transaction, only its owner would know when the claim commits. That of a test is none.
-      if connection.transaction_open? && connection.current_transaction.joinable?
-        raise Error, "the route is within a transaction already"
-      end
+    def open(first) = Transaction.new(ActiveRecord.outermost(model.connection), first)
 
-      Transaction.new(connection, first)
-    end
-
-    # One statement that is its own transaction.
-    def statement(sql, values)
+    # One statement that is its own transaction. A connection that was left in the middle of it serves no other request.
+    def statement(*statement)
       model.connection_pool.with_connection do |connection|
-        ActiveRecord.holding(connection) do
-          if connection.transaction_open? && connection.current_transaction.joinable?
-            raise Error, "a leased claim within a transaction would not be committed"
-          end
-
-          ActiveRecord.execute(connection, sql, values)
-        end
+        rows = ActiveRecord.execute(ActiveRecord.outermost(connection), statement)
+      ensure
+        connection.throw_away! unless rows || ActiveRecord.sound?(connection)
       end
     end
 
@@ -44,27 +33,23 @@ module Idempotency
 
     def release = model.connection_pool.release_connection
 
-    # Runs it as the next statement of ActiveRecord's connection; rows are hashes of texts.
-    def self.execute(connection, sql, values)
+    # Within another transaction, only its owner would know when a claim commits. That of a test is none.
+    def self.outermost(connection)
+      return connection unless connection.transaction_open? && connection.current_transaction.joinable?
+
+      raise Error, "the route is within a transaction already"
+    end
+
+    # Runs it as the next statement of ActiveRecord's connection.
+    def self.execute(connection, statement)
       connection.materialize_transactions
-      result = connection.raw_connection.exec_params(sql, values, 0, Link::TEXTS)
-      result.map_types!(Link::TEXTS).to_a
+      Link.new(connection.raw_connection).together([statement])
     end
 
-    # A connection that was left in the middle of a statement, or is lost, serves no other request.
-    def self.holding(connection)
-      done = false
-      result = yield
-      done = true
-      result
-    ensure
-      connection.throw_away! unless done || sound?(connection)
-    end
-
+    # Whether another request can use it, if need be after a ROLLBACK.
     def self.sound?(connection)
       raw = connection.raw_connection
-      raw.status == PG::CONNECTION_OK && [PG::PQTRANS_IDLE, PG::PQTRANS_INTRANS,
-                                          PG::PQTRANS_INERROR].include?(raw.transaction_status)
+      raw.status == PG::CONNECTION_OK && [PG::PQTRANS_ACTIVE, PG::PQTRANS_UNKNOWN].none?(raw.transaction_status)
     rescue PG::Error
       false
     end
@@ -75,37 +60,29 @@ module Idempotency
 
     # A transaction that has begun.
     class Transaction
-      attr_reader :rows, :client
+      extend Forwardable
+      def_delegators :link, :gone?, :check
+      attr_reader :rows
 
       def initialize(connection, first)
         @connection = connection
-        @client = Guard.new(connection)
         connection.extend(Savepoints)
-        @transaction = connection.begin_transaction(joinable: true)
-        connection.idempotency_transaction = @transaction
-        @rows = ActiveRecord.execute(connection, *first) if first
+        connection.idempotency_transaction = @transaction = connection.begin_transaction(joinable: true)
+        @rows = ActiveRecord.execute(connection, first) if first
         begun = true
       ensure
         rollback unless begun
       end
 
-      def gone? = Link.new(@connection.raw_connection).gone?
-
-      def check
-        raw = @connection.raw_connection
-        raw.send_query_params(*Pg::CHECK)
-        raw.get_result&.check
-      end
+      def client = @connection
 
       def nothing_done; end
-
-      def work_is_over = @client.close_guard
 
       # With the callbacks of `after_commit`.
       def commit(last)
         raise Error, "the handler has ended the transaction, or left one open" unless current?
 
-        ActiveRecord.execute(@connection, *last)
+        ActiveRecord.execute(@connection, last)
         @connection.commit_transaction
       end
 
@@ -121,6 +98,8 @@ module Idempotency
       end
 
       private
+
+      def link = Link.new(@connection.raw_connection)
 
       def settle
         return if @transaction.state.finalized?

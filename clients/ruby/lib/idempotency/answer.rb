@@ -4,14 +4,10 @@ module Idempotency
   # An answer over HTTP. Its headers are pairs: several fields of one name are several pairs.
   # `raised`: it is the answer to an exception, so the work is rolled back.
   Answer = Struct.new(:status, :headers, :body, :raised, :whole, keyword_init: true) do
-    def initialize(status: 200, headers: [], body: nil, raised: false, whole: nil)
-      super
-    end
+    def initialize(status: 200, headers: [], body: nil, raised: false, whole: nil) = super
 
     # Of a field, by its name; nil if there is none.
-    def [](name)
-      name.is_a?(String) ? headers.find { |known, _| known.casecmp?(name) }&.last : super
-    end
+    def [](name) = name.is_a?(String) ? headers.find { |known, _| known.casecmp?(name) }&.last : super
 
     # The answer to send: only the status may be stored.
     def to_send = whole || self
@@ -19,7 +15,7 @@ module Idempotency
     # In the form of idem_complete: one member for each name; several values become an array.
     def stored_headers(drop)
       dropped = drop.map(&:downcase) + Contract::NOT_STORED
-      kept = headers.reject { |name, _| dropped.include?(name.downcase) }.group_by { |name, _| name.downcase }
+      kept = headers.group_by { |name, _| name.downcase }.except(*dropped)
       kept.values.to_h { |pairs| [pairs.first.first, pairs.size > 1 ? pairs.map(&:last) : pairs.first.last] }
     end
   end
@@ -33,41 +29,35 @@ module Idempotency
 
   # A row of idem_begin.
   class Record
-    attr_reader :outcome, :key, :token, :attempt, :recovery_point, :state, :retry_after
-
     def initialize(row)
       @row = row
-      @outcome, @key, @token, @recovery_point = row.values_at("outcome", "key", "token", "recovery_point")
-      @attempt = row["attempt"]&.to_i
-      @retry_after = row["retry_after"]&.to_f
-      @state = row["state"] && JSON.parse(row["state"])
     end
+
+    %w[outcome key token recovery_point].each { |column| define_method(column) { @row[column] } }
+
+    def attempt = @row["attempt"]&.to_i
+
+    def retry_after = @row["retry_after"]&.to_f
+
+    def state = JSON.parse(@row["state"] || "{}")
 
     def execute? = outcome == "execute"
 
-    # Of a request that is not executed.
+    # Of a request that is not executed. A record may have failed without an answer.
     def result
       return Result.new(outcome, nil, self) unless outcome == "replay"
 
-      answer = replay
-      Result.new(answer ? "replay" : "failed", answer, self)
+      answered = @row["status_code"] || @row["status"] == "completed"
+      answered ? Result.new("replay", answer, self) : Result.new("failed", nil, self)
     end
 
     private
 
-    # The stored answer; none where a record failed without one.
-    def replay
-      status = @row["status_code"]
-      return if status.nil? && @row["status"] != "completed"
-
-      Answer.new(status: (status || 200).to_i, headers: stored_fields, body:)
+    def answer
+      headers = JSON.parse(@row["headers"] || "{}").flat_map { |name, values| [name].product(Array(values)) }
+      headers << %w[Idempotent-Body omitted] if @row["body_omitted"] == "t"
+      body = @row["body"] && PG::Connection.unescape_bytea(@row["body"])
+      Answer.new(status: (@row["status_code"] || 200).to_i, headers:, body:)
     end
-
-    def stored_fields
-      fields = JSON.parse(@row["headers"] || "{}").flat_map { |name, value| Array(value).map { |one| [name, one] } }
-      @row["body_omitted"] == "t" ? [*fields, %w[Idempotent-Body omitted]] : fields
-    end
-
-    def body = @row["body"] && PG::Connection.unescape_bytea(@row["body"])
   end
 end

@@ -42,15 +42,8 @@ module Idempotency
     end
   end
 
-  # Carries an error of the work through our own code, which tells it from errors of our statements.
-  class Thrown < StandardError
-    attr_reader :error
-
-    def initialize(error)
-      @error = error
-      super(error.message)
-    end
-  end
+  # Carries an error of the work, its `cause`, through our own code, which tells it from errors of our statements.
+  class Thrown < Error; end
 
   # Failures of the database, whether ruby-pg reports them or ActiveRecord.
   module Failures

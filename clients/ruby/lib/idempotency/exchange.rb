@@ -6,54 +6,50 @@ require "stringio"
 module Idempotency
   # A request of Rack, and a way to run its handler and catch the answer. The block gets the environment.
   class Exchange
-    HIJACK = %w[rack.hijack rack.hijack? rack.hijack_io].freeze
     CLAIM = "idempotency.claim"
+    # The handler gets the body decoded and whole, and cannot take over the connection.
+    NOT_GIVEN = %w[HTTP_CONTENT_ENCODING HTTP_TRANSFER_ENCODING rack.hijack rack.hijack? rack.hijack_io].freeze
+    NOT_SENT = %w[content-length transfer-encoding trailer connection].freeze
 
     attr_reader :request
 
-    def initialize(env, request, scope = nil, &app)
-      @env = env
-      @before = env.dup
+    def initialize(request, scope = nil, &app)
       @request = request
+      @before = env.dup
       @scope = scope
       @app = app
     end
 
-    def http_method = @env["REQUEST_METHOD"]
+    def env = request.env
+
+    def http_method = env["REQUEST_METHOD"]
 
     # As sent, where the server has it; else put together again.
     def target
-      raw = @before["REQUEST_URI"]
-      return raw.sub(%r{\A[a-z][a-z0-9+.-]*://[^/?]*}i, "") if raw && !raw.empty?
-
-      path = @before["SCRIPT_NAME"].to_s + @before["PATH_INFO"].to_s
-      @before["QUERY_STRING"].to_s.empty? ? path : "#{path}?#{@before["QUERY_STRING"]}"
+      sent = @before["REQUEST_URI"].to_s
+      sent.empty? ? Rack::Request.new(@before).fullpath : sent.sub(%r{\A[a-z][a-z0-9+.-]*://[^/?]*}i, "")
     end
 
-    def default_scope = @scope || "#{http_method} #{@env["SCRIPT_NAME"]}#{@env["PATH_INFO"]}"
+    def default_scope = @scope || "#{http_method} #{request.path}"
 
     # Servers join several fields of one name by commas.
-    def header(name) = @env["HTTP_#{name.upcase.tr("-", "_")}"]
+    def header(name) = env["HTTP_#{name.upcase.tr("-", "_")}"]
 
-    def content_type = @env["CONTENT_TYPE"]
-
-    def read_body(limit) = Body.read(@env, limit)
+    def content_type = env["CONTENT_TYPE"]
 
     # Runs the handler, each time from the same environment.
     def run(claim, body, limit)
-      @env.replace(@before)
-      HIJACK.each { |name| @env.delete(name) }
-      give(body)
-      @env[CLAIM] = claim
-      status, headers, content = @app.call(@env)
-      Answer.new(status: status.to_i, headers: fields(headers), body: whole(content, limit), raised: @env["idempotency.raised"])
+      env.replace(@before.except(*NOT_GIVEN))
+      env.update("rack.input" => StringIO.new(body), "CONTENT_LENGTH" => body.bytesize.to_s, CLAIM => claim)
+      status, headers, content = @app.call(env)
+      headers = fields(headers)
+      Answer.new(status: status.to_i, headers:, body: whole(content, limit), raised: env["idempotency.raised"])
     end
 
     # What Rack's servers take.
     def self.response(answer)
       body = answer.body.to_s
-      left = %w[content-length transfer-encoding trailer connection]
-      fields = answer.headers.reject { |name, _| left.include?(name.downcase) }
+      fields = answer.headers.reject { |name, _| NOT_SENT.include?(name.downcase) }
       fields << ["Content-Length", body.bytesize.to_s] unless [204, 304].include?(answer.status)
       [answer.status, joined(fields), body.empty? ? [] : [body]]
     end
@@ -69,13 +65,6 @@ module Idempotency
     private_class_method :joined
 
     private
-
-    # The body, decoded and whole.
-    def give(body)
-      @env["rack.input"] = StringIO.new(body)
-      @env["CONTENT_LENGTH"] = body.bytesize.to_s
-      %w[HTTP_CONTENT_ENCODING HTTP_TRANSFER_ENCODING].each { |name| @env.delete(name) }
-    end
 
     def fields(headers)
       headers.flat_map do |name, value|

@@ -7,8 +7,6 @@ module Idempotency
   # does not tell who owns the claim, so the work continues until the lease may have expired. That is counted from the
   # moment at which the last successful request was sent, so our count ends before the server's.
   class Heartbeat
-    attr_reader :why
-
     # The block sends one beat.
     def initialize(lease, sent, on_lost, &beat)
       @lease = lease
@@ -28,56 +26,47 @@ module Idempotency
       stop
     end
 
-    def stop
-      @lock.synchronize do
-        @stopped = true
-        @changed.broadcast
-      end
-    end
+    def stop = change { @stopped = true }
 
     # Tells the work to stop, although the claim is still ours.
-    def abort
-      @lock.synchronize do
-        @aborted = true
-        @changed.broadcast
-      end
-    end
+    def abort = change { @aborted = true }
 
-    def lost? = !@why.nil?
-
-    def told? = lost? || !@aborted.nil?
+    def told? = @lost || @aborted || false
 
     # Until the work is told to stop, or has ended.
-    def wait
-      @lock.synchronize { @changed.wait until told? || @stopped }
-    end
+    def wait = @lock.synchronize { @changed.wait until told? || @stopped }
 
     def check_told
       check
-      raise Error, "the worker has been aborted" if told?
+      raise Error, "the worker has been aborted" if @aborted
     end
 
     def check
-      raise LeaseLost, "the claim is lost: nothing more may be done" if lost?
+      raise LeaseLost, "the claim is lost: nothing more may be done" if @lost
     end
 
     # A request that was sent then has extended the lease.
-    def succeeded(sent)
-      @lock.synchronize { @until = [@until, sent + @lease].max }
-    end
+    def succeeded(sent) = @lock.synchronize { @until = [@until, sent + @lease].max }
 
-    def lose(why)
-      @lock.synchronize do
-        return if @stopped || lost?
+    # The lease may have ended, or the server says that the claim is lost.
+    def lose
+      change do
+        return if @stopped || @lost
 
-        @why = why
-        stop
+        @lost = @stopped = true
       end
-      @on_lost.call
+      @on_lost&.call
       false
     end
 
     private
+
+    def change
+      @lock.synchronize do
+        yield
+        @changed.broadcast
+      end
+    end
 
     # Until the next beat; false if there is none.
     def pause
@@ -87,7 +76,7 @@ module Idempotency
         end
         return false if @stopped
       end
-      Limit.now < @until || lose(LeaseLost.new("the lease may have ended"))
+      Limit.now < @until || lose
     end
 
     def beat
@@ -96,7 +85,7 @@ module Idempotency
       succeeded(sent)
       @next = sent + (@lease / 3)
     rescue StandardError => error
-      return lose(error) if Failures.lost?(error)
+      return lose if Failures.lost?(error)
 
       @next = Limit.now + (@lease / 10)
     end

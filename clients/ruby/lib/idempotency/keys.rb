@@ -15,13 +15,8 @@ module Idempotency
   end
 
   # Puts a route in front of a Rack application, or of a part of it: `use Idempotency::Middleware, keys.transactional`.
-  class Middleware
-    def initialize(app, route)
-      @app = app
-      @route = route
-    end
-
-    def call(env) = Exchange.response(@route.handle(Exchange.new(env, Rack::Request.new(env), &@app.method(:call))))
+  Middleware = Struct.new(:app, :route) do
+    def call(env) = Exchange.response(route.handle(Exchange.new(Rack::Request.new(env), &app.method(:call))))
   end
 
   # A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before.

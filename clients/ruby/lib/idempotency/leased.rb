@@ -2,23 +2,19 @@
 
 module Idempotency
   # The work's view of a leased claim.
-  class LeasedClaim
-    attr_reader :key, :scope, :principal, :attempt, :recovery_point, :state
-
+  class LeasedClaim < Claim
     # `held` is nil where the request runs without a claim.
     def initialize(request, record = nil, held = nil)
-      @key = record&.key || request.key
-      @scope = request.scope
-      @principal = request.principal
-      @attempt = record&.attempt || 1
-      @recovery_point = record&.recovery_point
-      @state = held&.state || {}
+      super(request, record)
+      @record = record
       @held = held
     end
 
     def kind = :leased
 
-    def protected? = !@held.nil?
+    def recovery_point = @record&.recovery_point
+
+    def state = @held&.state || {}
 
     # Does a part of the work, and notes that it is done, with its result, a value of JSON.
     #
@@ -30,9 +26,7 @@ module Idempotency
     #
     # Repeats get `unknown` until an operator decides. `reference` is the provider's name for the attempt. The work's
     # answer is still sent, but not stored. Only the first call counts.
-    def unknown(error = nil, reference = nil)
-      @held&.end_as_unknown(error, reference)
-    end
+    def unknown(error = nil, reference = nil) = @held&.end_as_unknown(error, reference)
 
     # Whether the work must stop: the lease is lost or may have expired, or its worker has been aborted.
     def lost? = @held ? @held.heart.told? : false
@@ -45,32 +39,30 @@ module Idempotency
   end
 
   # The claim is committed first, and the answer with its token afterwards.
-  class Leased
+  class Leased < Execution
     attr_reader :record, :state, :heart
 
-    # `uncertain`: work that fails may have had effects.
-    def initialize(database, request, settings, uncertain: true)
-      @database = database
-      @request = request
-      @settings = settings
+    # `uncertain`: work that fails may have had effects. `on_lost` gets the record when the claim is lost.
+    def initialize(database, request, settings, uncertain: true, on_lost: nil)
+      super(database, request, settings)
       @uncertain = uncertain
+      @on_lost = on_lost
       @noting = Mutex.new
     end
 
-    def run(&work)
-      record = Retries.new(@settings.attempts).run { claim }
+    def run
+      record = retried { claim }
       return record.result unless record.execute?
 
-      @settings.on_claim&.call(record)
       hold(record, @sent)
-      settle { work.call(LeasedClaim.new(@request, record, self)) }
+      settle { yield LeasedClaim.new(@request, record, self) }
     end
 
     # Takes a claim that is committed, by a statement that was sent then.
     def hold(record, sent)
       @record = record
-      @state = record.state || {}
-      @heart = Heartbeat.new(@settings.lease, sent, -> { @settings.on_lease_lost&.call(record) }) do
+      @state = record.state
+      @heart = Heartbeat.new(@settings.lease, sent, -> { @on_lost&.call(record) }) do
         @database.statement(*Statements.extend_lease(@request, record))
       end
     end
@@ -111,16 +103,12 @@ module Idempotency
     end
 
     def answer_of(work)
-      ended = false
-      limit = @settings.limit_of_work(Contract::LEASED_HANDLER_TIMEOUT_MS)
+      limit = limit_of_work(Contract::LEASED_HANDLER_TIMEOUT_MS)
       answer = heart.run { Limit.within(limit, HandlerLate, &work) }
-      ended = true
-      answer
     rescue Rejection => rejection
-      ended = true
-      rejection.answer
+      answer = rejection.answer
     ensure
-      give_up($ERROR_INFO) unless ended
+      give_up($ERROR_INFO) unless answer
     end
 
     # The caller learns of the work's failure even if it cannot be recorded.
@@ -128,9 +116,8 @@ module Idempotency
       return if @unknown
 
       heart.check
-      reason = error ? error.message : "the handler was left by a throw"
-      recorded = quietly { fail_with(reason, !error.is_a?(NothingHappened)) }
-      raise LeaseLost, "the claim is lost" if recorded == false
+      reason = error ? error.message : "the handler has given no answer"
+      quietly { fail_with(reason, !error.is_a?(NothingHappened)) }
     end
 
     def finish(answer)
@@ -139,46 +126,43 @@ module Idempotency
 
       heart.check
       verdict = @settings.verdict_on(answer)
-      kept = verdict == "keep"
-      raise LeaseLost, "the claim is lost" unless kept ? complete(answer) : leave(verdict, "status #{answer.status}")
+      end_by(verdict, answer)
+      Result.new(verdict == "keep" ? "executed" : "not_kept", answer, @record)
+    end
 
-      Result.new(kept ? "executed" : "not_kept", answer, @record)
+    def end_by(verdict, answer)
+      reason = "status #{answer.status}"
+      case verdict
+      when "keep" then complete(answer)
+      when "unknown" then end_with(Statements.unknown(@request, @record, reason))
+      else fail_with(reason, verdict != "free")
+      end
     end
 
     def complete(answer)
-      kept = end_with(Statements.complete(@request, @record, answer, @settings.drop_headers))
-      @settings.on_lease_lost&.call(@record) unless kept
-      kept
-    rescue DatabaseAway
+      end_with(Statements.complete(@request, @record, answer, @settings.drop_headers))
+    rescue LeaseLost
+      @on_lost&.call(@record)
       raise
     rescue StandardError => error
       # The answer cannot be kept, but the work is done.
-      quietly { fail_with("the answer can't be stored: #{error.message}", true) }
+      quietly { fail_with("the answer can't be stored: #{error.message}", true) } unless error.is_a?(DatabaseAway)
       raise
-    end
-
-    # Without an answer.
-    def leave(verdict, reason)
-      return end_with(Statements.unknown(@request, @record, reason)) if verdict == "unknown"
-
-      fail_with(reason, verdict != "free")
     end
 
     def fail_with(reason, open) = end_with(Statements.fail(@request, @record, reason, open && @uncertain))
 
-    # False if the claim is lost.
     def end_with(statement)
       repeated(statement)
-      true
     rescue StandardError => error
       raise unless Failures.lost?(error)
 
-      false
+      raise LeaseLost, "the claim is lost"
     end
 
     def note(name, result)
       following = @state.merge(name => result)
-      Retries.new(@settings.attempts).run do
+      retried do
         sent = Limit.now
         statement(Statements.checkpoint(@request, @record, name, following))
         heart.succeeded(sent)
@@ -190,19 +174,20 @@ module Idempotency
     def held_still
       yield
     rescue StandardError => error
-      heart.lose(error) if Failures.lost?(error)
+      heart.lose if Failures.lost?(error)
       heart.check
       raise
     end
 
-    def repeated(statement) = Retries.new(@settings.attempts).run { statement(statement) }
+    def repeated(statement) = retried { statement(statement) }
 
-    def statement(statement, patience = 0)
-      Limit.within(@settings.database_timeout + patience, DatabaseLate) { @database.statement(*statement) }
-    end
+    def statement(statement, patience = 0) = limited(patience) { @database.statement(*statement) }
 
+    # Whoever gets the error of the work need not know of this one, unless the claim is lost.
     def quietly
       yield
+    rescue LeaseLost
+      raise
     rescue StandardError
       nil
     end

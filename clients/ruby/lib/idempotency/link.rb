@@ -1,16 +1,46 @@
 # frozen_string_literal: true
 
 module Idempotency
-  # A connection of ruby-pg that sends several statements in one message.
+  # A connection of ruby-pg that sends several statements in one message, and its transaction.
   class Link
     # Every value goes and comes as text.
     TEXTS = PG::TypeMapAllStrings.new
+    CHECK = ["SELECT 1"].freeze
 
-    attr_reader :connection, :tag
+    attr_reader :connection, :rows
+    alias client connection
 
-    def initialize(connection)
+    # `database`: it gets the connection back when its transaction has ended.
+    def initialize(connection, database = nil)
       @connection = connection
-      @owes = false
+      @database = database
+    end
+
+    # BEGIN and the first statement, in one message.
+    def open(first)
+      @nothing_done = false
+      @rows = together([["BEGIN"], first].compact)
+      self
+    end
+
+    # A COMMIT of a transaction that has failed succeeds by rolling it back.
+    def commit(last)
+      together([last, ["COMMIT"]])
+      raise Error, "COMMIT has rolled back" unless @tag == "COMMIT"
+    end
+
+    # No answer waits for its ROLLBACK: the next user of the connection does.
+    def nothing_done
+      @nothing_done = true
+    end
+
+    # Ends the transaction, whatever was before. The connection may then serve another request.
+    def rollback
+      sound = recovers?
+      settle if sound && !@nothing_done
+      settled = sound
+    ensure
+      @database.give_back(self, settled)
     end
 
     # The rows of the last statement that has some. None of them is run after one that has failed.
@@ -24,6 +54,9 @@ module Idempotency
       rows ? rows.map_types!(TEXTS).to_a : []
     end
 
+    # Raises the reason for which the connection is lost.
+    def check = together([CHECK])
+
     # Whether another request can use it, after the ROLLBACK of an open transaction, which is sent without a wait.
     def recovers?
       return false unless connection.pipeline_status == PG::PQ_PIPELINE_OFF
@@ -36,9 +69,7 @@ module Idempotency
 
     # Reads the answer to that ROLLBACK.
     def settle
-      return unless @owes
-
-      connection.get_last_result
+      connection.get_last_result if @owes
       @owes = false
     end
 
@@ -47,8 +78,7 @@ module Idempotency
     def gone?
       return false if connection.transaction_status == PG::PQTRANS_ACTIVE
 
-      unread = connection.socket_io.recv_nonblock(1, Socket::MSG_PEEK, exception: false)
-      unread != :wait_readable && [nil, "", "E"].include?(unread)
+      [nil, "", "E"].include?(connection.socket_io.recv_nonblock(1, Socket::MSG_PEEK, exception: false))
     rescue PG::Error, SystemCallError, IOError
       true
     end
@@ -69,7 +99,7 @@ module Idempotency
 
     def pipelined(statements)
       connection.enter_pipeline_mode
-      statements.each { |sql, values| connection.send_query_params(sql, values, 0, TEXTS) }
+      statements.each { |sql, values = []| connection.send_query_params(sql, values, 0, TEXTS) }
       send_all
       answers.tap { connection.exit_pipeline_mode }
     end
@@ -77,24 +107,18 @@ module Idempotency
     # Sending to a server that has gone raises no class of its own.
     def send_all
       connection.pipeline_sync
-    rescue PG::Error => e
-      raise PG::ConnectionBad, e.message
+    rescue PG::Error => error
+      raise PG::ConnectionBad, error.message
     end
 
     # Each statement's result is followed by nil, all of them by that of the Sync.
-    def next_result
-      2.times { (result = connection.get_result) && (return result) }
-      raise PG::ConnectionBad, "the connection is lost"
-    end
-
     def answers
       results = []
-      loop do
-        result = next_result
-        return results if result.result_status == PG::PGRES_PIPELINE_SYNC
-
-        results << result
+      until results.last&.result_status == PG::PGRES_PIPELINE_SYNC
+        result = connection.get_result || connection.get_result
+        results << (result || raise(PG::ConnectionBad, "the connection is lost"))
       end
+      results[..-2]
     rescue PG::ConnectionBad
       results.each(&:check) # the server's last message has the reason
       raise

@@ -1,43 +1,97 @@
 # frozen_string_literal: true
 
 module Idempotency
-  # The options of a route, checked where it is made. Times are seconds, or durations of ActiveSupport.
-  class Options
-    Check = Struct.new(:wanted, :fits)
-    def self.check(wanted, &fits) = Check.new(wanted, fits)
+  # All statuses except those that another attempt may cure, and server faults.
+  KEEP_BY_DEFAULT = ->(status) { status < 500 && !Contract::NOT_KEPT.include?(status) }
 
-    SECONDS = check("seconds above 0") { |value| value.is_a?(Numeric) && value.positive? && value.to_f.finite? }
-    COUNT = check("a whole number of at least 0") { |value| value.is_a?(Integer) && !value.negative? }
-    CALL = check("callable") { |value| value.respond_to?(:call) }
-    FLAG = check("true or false") { |value| [true, false].include?(value) }
-    TEXTS = check("an array of strings") { |value| value.is_a?(Array) && value.all?(String) }
-    TEXT = check("a string") { |value| value.is_a?(String) && !value.empty? }
-    HEADER = check("the name of a header field") do |value|
-      value.is_a?(String) && value.match?(/\A[!\#$%&'*+\-.^_`|~0-9A-Za-z]+\z/)
-    end
-    STATUSES = check("a hash of statuses from 400 to 599 by outcome (#{Contract::PROBLEMS.keys.join(", ")})") do |value|
-      value.is_a?(Hash) && value.all? do |word, status|
-        Contract::PROBLEMS.key?(word.to_s) && status.is_a?(Integer) && status.between?(400, 599)
+  # How work is run, and which of its answers are kept. Each value is checked. Times are seconds, or durations of
+  # ActiveSupport.
+  class Settings
+    # What a value has to be, and whether one is that.
+    SECONDS = ["seconds above 0", ->(value) { value.is_a?(Numeric) && value.positive? && value.to_f.finite? }].freeze
+    COUNT = ["a whole number of at least 0", ->(value) { value.is_a?(Integer) && !value.negative? }].freeze
+    POSITIVE = ["a whole number of at least 1", ->(value) { value.is_a?(Integer) && value.positive? }].freeze
+    CALL = ["callable", ->(value) { value.respond_to?(:call) }].freeze
+    TEXT = ["a string", ->(value) { value.is_a?(String) && !value.empty? }].freeze
+    def self.one_of(*values) = ["one of #{values.join(", ")}", ->(value) { values.include?(value) }].freeze
+
+    # Each one's check and default.
+    KNOWN = {
+      attempts: [POSITIVE, Contract::ATTEMPTS],
+      database_timeout: [SECONDS, Contract::DATABASE_TIMEOUT_MS / 1000.0],
+      keep: [CALL, KEEP_BY_DEFAULT],
+      verdict: [CALL, nil],
+      handler_timeout: [SECONDS, nil],
+      lease: [SECONDS, Contract::LEASE_MS / 1000.0]
+    }.freeze
+    attr_reader(*KNOWN.keys)
+
+    # A class derived from this one may know fewer: the others have their defaults.
+    def initialize(**given)
+      known = self.class::KNOWN
+      unknown = given.keys - known.keys
+      raise ArgumentError, "idempotency: no option `#{unknown.first}` among #{known.keys.join(", ")}" if unknown.any?
+
+      Settings::KNOWN.merge(known).each do |name, (check, default)|
+        instance_variable_set(:"@#{name}", Settings.checked(name, given.fetch(name, default), default, *check))
       end
     end
-    MISSING_KEY = %i[refuse pass generate derive].freeze
-    NONE = Object.new
 
-    # Each option's check and default.
+    def self.checked(name, value, default, wanted, fits)
+      return value if value.nil? && default.nil?
+      raise ArgumentError, "idempotency: `#{name}` has to be #{wanted}" unless fits.call(value)
+
+      wanted == SECONDS.first ? value.to_f : value
+    end
+
+    # Fields of answers that are not stored, besides those of the contract and of the scope's policy.
+    def drop_headers = []
+
+    # `keep`, `free` or `unknown`; `by_status` where the route has no opinion, and the status is one not to keep.
+    def verdict_on(answer)
+      return "keep" if answer.status.nil? # of a worker: done
+
+      by_status = keep.call(answer.status) && !(answer.raised && answer.status >= 500)
+      (verdict&.call(answer) || (by_status ? "keep" : "by_status")).to_s
+    end
+
+    # Whether a transaction with this answer commits.
+    def commits?(answer) = %w[keep unknown].include?(verdict_on(answer))
+
+    # Calls a hook, whose exception does not affect the work.
+    def tell(hook, *arguments)
+      public_send(hook)&.call(*arguments)
+    rescue StandardError => error
+      warn "idempotency: a hook has failed: #{error.full_message(highlight: false)}"
+    end
+  end
+
+  # The options of a route, checked where it is made.
+  class Options < Settings
+    FLAG = one_of(true, false)
+    TEXTS = ["an array of strings", ->(value) { value.is_a?(Array) && value.all?(String) }].freeze
+    NAME = /\A[!\#$%&'*+\-.^_`|~0-9A-Za-z]+\z/
+    HEADER = ["the name of a header field", ->(value) { value.is_a?(String) && value.match?(NAME) }].freeze
+    WAIT = ["seconds", ->(value) { value.is_a?(Numeric) && !value.negative? && value.to_f.finite? }].freeze
+    STATUSES = [
+      "a hash of statuses from 400 to 599 by outcome (#{Contract::PROBLEMS.keys.join(", ")})",
+      lambda do |value|
+        value.is_a?(Hash) && value.all? do |word, status|
+          Contract::PROBLEMS.key?(word.to_s) && status.is_a?(Integer) && status.between?(400, 599)
+        end
+      end
+    ].freeze
+
     KNOWN = {
-      principal: [check("a function of the request") { |value| value.respond_to?(:call) }, NONE],
+      principal: [CALL, false], # has to be given
       scope: [TEXT, nil],
       methods: [TEXTS, %w[POST PATCH].freeze],
-      missing_key: [check("one of #{MISSING_KEY.join(", ")}") { |value| MISSING_KEY.include?(value) }, :refuse],
+      missing_key: [one_of(:refuse, :pass, :generate, :derive), :refuse],
       window: [SECONDS, Contract::WINDOW_MS / 1000.0],
       exclude: [TEXTS, [].freeze],
       fingerprint: [CALL, nil],
       ttl: [SECONDS, nil],
-      lease: [SECONDS, Contract::LEASE_MS / 1000.0],
-      wait: [check("seconds") { |value| value.is_a?(Numeric) && !value.negative? && value.to_f.finite? }, nil],
-      keep: [CALL, KEEP_BY_DEFAULT],
-      verdict: [CALL, nil],
-      handler_timeout: [SECONDS, nil],
+      wait: [WAIT, nil],
       statuses: [STATUSES, {}.freeze],
       key_header: [HEADER, "Idempotency-Key"],
       replay_header: [HEADER, "Idempotent-Replayed"],
@@ -45,32 +99,16 @@ module Idempotency
       max_request_bytes: [COUNT, Contract::MAX_REQUEST_BYTES],
       max_answer_bytes: [COUNT, Contract::MAX_ANSWER_BYTES],
       omit_large_answers: [FLAG, false],
-      attempts: [check("a whole number of at least 1") { |value| value.is_a?(Integer) && value.positive? }, Contract::ATTEMPTS],
-      database_timeout: [SECONDS, Contract::DATABASE_TIMEOUT_MS / 1000.0],
       unprotected_without_database: [FLAG, false],
-      on_execute: [CALL, nil], on_replay: [CALL, nil], on_refusal: [CALL, nil], on_lease_lost: [CALL, nil]
+      on_execute: [CALL, nil], on_replay: [CALL, nil], on_refusal: [CALL, nil], on_lease_lost: [CALL, nil],
+      **Settings::KNOWN
     }.freeze
-
     attr_reader(*(KNOWN.keys - [:methods]))
 
-    def initialize(**given)
-      Options.read(KNOWN, given) { |name, value| instance_variable_set(:"@#{name}", value) }
-      @statuses = @statuses.transform_keys(&:to_s)
-    end
+    def drop_headers = [key_header, replay_header]
 
-    # The block gets each option's name and value.
-    def self.read(known, given)
-      unknown = given.keys - known.keys
-      raise ArgumentError, "idempotency: no option `#{unknown.first}` among #{known.keys.join(", ")}" if unknown.any?
-
-      known.each do |name, (check, default)|
-        value = given.fetch(name, default)
-        fits = value.nil? ? default.nil? : check.fits.call(value)
-        raise ArgumentError, "idempotency: `#{name}` has to be #{check.wanted}" unless fits
-
-        yield name, check.equal?(SECONDS) ? value&.to_f : value
-      end
-    end
+    # The status of a problem document, where it is another one.
+    def status_of(word) = statuses[word] || statuses[word.to_sym]
 
     # Whether requests with this method need a key.
     def concern?(method) = @methods.include?(method)

@@ -3,23 +3,18 @@
 module Idempotency
   # A refusal that does not concern keys, raised while a request is looked at.
   class Problem < StandardError
-    attr_reader :word
-
     def initialize(word, detail = nil)
-      @word = word
-      @detail = detail
-      super(detail || Contract::PROBLEMS.fetch(word).title)
+      @document = Problem.local(word, detail)
+      super(detail || @document["title"])
     end
 
-    def answer
-      document = Problem.local(word)
-      Problem.answer(@detail ? document.merge("detail" => @detail) : document)
-    end
+    def answer = Problem.answer(@document)
 
     # The document without the server's help.
-    def self.local(word)
+    def self.local(word, detail = nil)
       known = Contract::PROBLEMS.fetch(word)
-      { "type" => "/problems/idempotency/#{word.tr("_", "-")}", "title" => known.title, "status" => known.status }
+      type = "/problems/idempotency/#{word.tr("_", "-")}"
+      { "type" => type, "title" => known.title, "status" => known.status, "detail" => detail }.compact
     end
 
     def self.answer(document)
@@ -31,16 +26,15 @@ module Idempotency
 
   # Problem documents (RFC 9457) of one database, each requested once.
   class Problems
-    def initialize(database, statuses, limit)
+    def initialize(database, options)
       @database = database
-      @statuses = statuses
-      @limit = limit
+      @options = options
       @known = {}
     end
 
     def answer(word, retry_after = nil)
-      document = document(word)
-      document = document.merge("status" => @statuses.fetch(word, document["status"]))
+      document = document(word).dup
+      document["status"] = @options.status_of(word) || document["status"]
       retry_after ||= 1 if word == "in_progress"
       document["retry_after"] = [1, retry_after.ceil].max if retry_after
       Problem.answer(document)
@@ -51,7 +45,7 @@ module Idempotency
     def document(word)
       return Problem.local(word) if Contract::PROBLEMS.fetch(word).local
 
-      @known[word] ||= Limit.within(@limit, DatabaseLate) do
+      @known[word] ||= Limit.within(@options.database_timeout, DatabaseLate) do
         JSON.parse(@database.statement(Contract::PROBLEM_SQL, [word]).first["problem"])
       end
     rescue StandardError

@@ -15,9 +15,8 @@ module Idempotency
   module Controller
     def self.included(controller)
       controller.extend(Declarations)
-      controller.class_attribute :idempotency_options, default: {}
+      controller.class_attribute :idempotency_options, :idempotent_routes, default: {}
       controller.class_attribute :idempotency_database, default: ActiveRecord.new
-      controller.class_attribute :idempotent_routes, default: {}
     end
 
     # What a controller's class says about its actions.
@@ -40,7 +39,7 @@ module Idempotency
 
       def dispatch(name, request, response)
         route = idempotent_routes[name.to_s] or return super
-        exchange = Exchange.new(request.env, request, Routes.scope_of(request)) do |env|
+        exchange = Exchange.new(request, Routes.scope_of(request)) do |env|
           again = ActionDispatch::Request.new(env)
           answered(again) { super(name, again, make_response!(again)) }
         end
@@ -62,7 +61,9 @@ module Idempotency
         Routes.page(request, error, status)
       end
 
-      def shows_exceptions?(request) = ![false, :none, nil].include?(request.get_header("action_dispatch.show_exceptions"))
+      def shows_exceptions?(request)
+        ![false, :none, nil].include?(request.get_header("action_dispatch.show_exceptions"))
+      end
     end
 
     # What is known about Rails' routes and pages.

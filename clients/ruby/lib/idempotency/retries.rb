@@ -32,9 +32,9 @@ module Idempotency
     private
 
     def note(error)
-      cause = error.is_a?(Thrown) ? error.error : error
-      own = cause.is_a?(OwnTransaction)
-      raise cause, cause: cause.cause unless own || Failures.transient?(cause, of_handler: !cause.equal?(error))
+      cause = error.is_a?(Thrown) ? error.cause : error
+      transient = cause.is_a?(OwnTransaction) || Failures.transient?(cause, of_handler: !cause.equal?(error))
+      raise cause, cause: cause.cause unless transient
 
       @lost ||= !Failures.conflict?(cause)
       # Each of these has used the whole time; a second one asks for the result of a COMMIT.

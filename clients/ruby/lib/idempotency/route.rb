@@ -6,16 +6,16 @@ module Idempotency
 
   # One route's protection: takes an exchange, and returns the answer to send.
   class Route
-    attr_reader :options, :kind, :problems, :database
+    attr_reader :database, :kind, :options, :problems
 
     def initialize(database, kind, options)
-      raise ArgumentError, "idempotency: `kind` has to be :transactional or :leased" unless %i[transactional
-                                                                                               leased].include?(kind)
+      kinds = %i[transactional leased]
+      raise ArgumentError, "idempotency: `kind` has to be one of #{kinds.join(", ")}" unless kinds.include?(kind)
 
       @database = database
       @kind = kind
       @options = options
-      @problems = Problems.new(database, options.statuses, options.database_timeout)
+      @problems = Problems.new(database, options)
     end
 
     def handle(exchange)
@@ -25,19 +25,6 @@ module Idempotency
     rescue HandlerLate
       Problem.new("handler_late").answer
     end
-
-    # A hook's exception does not affect the request.
-    def tell(hook, *event)
-      options.public_send(hook)&.call(Event.new(*event))
-    rescue StandardError => error
-      warn "idempotency: a hook has failed: #{error.full_message(highlight: false)}"
-    end
-
-    def settings(**more)
-      Settings.new(attempts: options.attempts, database_timeout: options.database_timeout, keep: options.keep,
-                   verdict: options.verdict, handler_timeout: options.handler_timeout, lease: options.lease,
-                   drop_headers: [options.key_header, options.replay_header], **more)
-    end
   end
 
   # One request on its way through a route.
@@ -46,6 +33,7 @@ module Idempotency
       @route = route
       @options = route.options
       @exchange = exchange
+      @concerned = @options.concern?(exchange.http_method)
     end
 
     def answer
@@ -56,59 +44,59 @@ module Idempotency
       field = @exchange.header(@options.key_header)
       @key = field && Key.parse(field)
       return refuse("bad_key") if field && @key.nil?
-      return refuse("missing_key") if @key.nil? && missing_key == :refuse
 
-      @body = @exchange.read_body(@options.max_request_bytes)
-      with_body
+      without_key = @concerned ? @options.missing_key : :pass unless @key
+      without_key == :refuse ? refuse("missing_key") : with_body(without_key)
     rescue DatabaseAway
       refuse("unavailable", 1)
     end
 
     private
 
-    def missing_key = @options.concern?(@exchange.http_method) ? @options.missing_key : :pass
-
-    def with_body
-      @ours = @key.nil? && %i[generate derive].include?(missing_key)
-      @key = Key.generate if @key.nil? && missing_key == :generate
-      @request = identified
-      protects? ? claimed : unprotected
+    # `without_key`: how to go on; nil where there is a key.
+    def with_body(without_key)
+      @body = Body.read(@exchange.env, @options.max_request_bytes)
+      @ours = %i[generate derive].include?(without_key)
+      @key = Key.generate if without_key == :generate
+      @request = identified(without_key == :derive ? @options.window : nil)
+      @concerned && (@key || @request.derive) ? claimed : unprotected
     end
 
-    def protects? = (@key || @request.derive) && @options.concern?(@exchange.http_method)
-
-    def identified
+    def identified(derive)
       # Many libraries send the type without a body.
       json = Identity.text_of(@body) if !@body.empty? && Identity.json?(@exchange.content_type)
-      derive = @options.window if @key.nil? && missing_key == :derive
-      Request.new(key: @key, scope: @scope, principal: @principal, json:,
-                  fingerprint: own_fingerprint || (json ? nil : digest), http_method: @exchange.http_method,
-                  target: @exchange.target, exclude: @options.exclude, ttl: derive || @options.ttl,
-                  wait: @options.wait, derive:)
+      hashed = fingerprint || (digest unless json)
+      Request.new(key: @key, scope: @scope, principal: @principal, json:, fingerprint: hashed, derive:,
+                  http_method: @exchange.http_method, target: @exchange.target, exclude: @options.exclude,
+                  ttl: derive || @options.ttl, wait: @options.wait)
     end
 
-    def own_fingerprint = @options.fingerprint && Digest::SHA256.digest(@options.fingerprint.call(@exchange.request, @body))
+    def fingerprint
+      @options.fingerprint && Digest::SHA256.digest(@options.fingerprint.call(@exchange.request, @body))
+    end
 
     def digest = Identity.digest(@exchange.http_method, @exchange.target, @exchange.content_type, @body)
 
     def claimed
-      reply_to(flow.run { |claim| run_handler(claim) })
+      reply_to(execution.run { |claim| execute(claim) })
     rescue StandardError => error
       raise if @executed # the handler has begun: what fails is not the request's JSON any more
 
       not_claimed(error)
     end
 
-    def flow
-      kind = @route.kind == :leased ? Leased : Transactional
-      kind.new(@route.database, @request, @route.settings(
-                                            on_claim: lambda { |record|
-                                              @executed = true
-                                              @key = record.key # it may be one that the server has derived
-                                              tell(:on_execute, "execute", record)
-                                            },
-                                            on_lease_lost: ->(record) { tell(:on_lease_lost, "lease_lost", record) }
-                                          ))
+    def execution
+      return Transactional.new(@route.database, @request, @options) if @route.kind == :transactional
+
+      on_lost = ->(record) { tell(:on_lease_lost, "lease_lost", record) }
+      Leased.new(@route.database, @request, @options, on_lost:)
+    end
+
+    def execute(claim)
+      @executed = true
+      @key = claim.key # it may be one that the server has derived
+      tell(:on_execute, "execute", claim)
+      run_handler(claim)
     end
 
     # The errors of idem_begin.
@@ -141,19 +129,14 @@ module Idempotency
 
     # `away`: not in a transaction either.
     def unprotected(away: false)
-      with_key((away || @route.kind == :leased ? run_handler(bare_claim) : in_a_transaction).to_send)
+      answer =
+        if @route.kind == :leased then run_handler(LeasedClaim.new(@request))
+        elsif away then run_handler(Claim.new(@request))
+        else execution.unclaimed { |claim| run_handler(claim) }
+        end
+      with_key(answer.to_send)
     rescue Rejection => rejection
       with_key(rejection.answer)
-    end
-
-    def bare_claim
-      return LeasedClaim.new(@request) if @route.kind == :leased
-
-      TransactionalClaim.new(key: @key, scope: @scope, principal: @principal, attempt: 1, protected: false)
-    end
-
-    def in_a_transaction
-      Transactional.new(@route.database, @request, @route.settings).unclaimed { |claim| run_handler(claim) }
     end
 
     def run_handler(claim)
@@ -169,7 +152,7 @@ module Idempotency
       with_key(@route.problems.answer(word, retry_after))
     end
 
-    def tell(hook, outcome, record) = @route.tell(hook, @scope, @key, record&.attempt, outcome)
+    def tell(hook, outcome, claim) = @options.tell(hook, Event.new(@scope, @key, claim&.attempt, outcome))
 
     def with_key(answer, *fields)
       fields << [@options.key_header, Key.quote(@key)] if @key && (@ours || @options.echo_key)

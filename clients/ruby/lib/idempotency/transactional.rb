@@ -1,27 +1,65 @@
 # frozen_string_literal: true
 
+require "delegate"
+
 module Idempotency
   # The work's view of a claim in its transaction. `client` is what the database gives to handlers.
-  TransactionalClaim = Struct.new(:client, :key, :scope, :principal, :attempt, :protected, keyword_init: true) do
-    def protected? = protected
+  class Claim
+    attr_reader :key, :scope, :principal, :attempt, :client
+
+    # `record` is nil where the request runs without a claim.
+    def initialize(request, record = nil, client = nil)
+      @key = record&.key || request.key
+      @scope = request.scope
+      @principal = request.principal
+      @attempt = record&.attempt || 1
+      @protected = !record.nil?
+      @client = client
+    end
+
+    def protected? = @protected
 
     def kind = :transactional
   end
 
-  # Claim, work and answer in one transaction.
-  class Transactional
+  # A driver's connection until the work is over: then it may serve another request.
+  class Guard < SimpleDelegator
+    def close_guard
+      @over = true
+    end
+
+    def __getobj__
+      ::Kernel.raise Error, "the transaction has ended, so the handler cannot use it any more" if @over
+
+      super
+    end
+  end
+
+  # What each way to run a request has: where its statements go, and the limits of these.
+  class Execution
     def initialize(database, request, settings)
       @database = database
       @request = request
       @settings = settings
     end
 
+    private
+
+    def retried(&) = Retries.new(@settings.attempts).run(&)
+
+    def limited(patience = 0, &) = Limit.within(@settings.database_timeout + patience, DatabaseLate, &)
+
+    def limit_of_work(default_ms) = @settings.handler_timeout || (default_ms / 1000.0)
+  end
+
+  # Claim, work and answer in one transaction.
+  class Transactional < Execution
     def run(&work)
-      result = claimed { |transaction, record| perform(transaction, record, work) }
+      result = claimed { |transaction, record| answer_of(transaction, record, &work) }
       return result unless result.outcome == "undone"
 
       answer = result.answer
-      return Result.new("not_kept", answer, result.record) unless %w[keep unknown].include?(@settings.verdict_on(answer))
+      return Result.new("not_kept", answer, result.record) unless @settings.commits?(answer)
 
       # Its work is rolled back. If another request has claimed the key meanwhile, its answer counts.
       kept = answer.dup.tap { |own| own.raised = false }
@@ -30,33 +68,30 @@ module Idempotency
 
     # True if the message is applied now.
     def once(&work)
-      Retries.new(@settings.attempts).run do
+      retried do
         held(Statements.once(@request)) do |transaction|
           next false unless transaction.rows.first["first"] == "t"
 
-          let(transaction, nil) { work.call(transaction.client) }
-          commit(transaction, Pg::CHECK)
+          let(transaction, nil, &work)
+          limited { transaction.commit(Link::CHECK) }
           true
         end
       end
     end
 
-    # The work of a claim that was committed before: its result commits together with its effects. The block gets the
-    # connection.
+    # The work of a claim that was committed before: its result commits together with its effects.
     def work_off(record, &work)
-      held(nil) { |transaction| finish(transaction, record, answer_of(work, transaction, transaction.client)) }
+      held(nil) { |transaction| finish(transaction, record, answer_of(transaction, record, &work)) }
     rescue Thrown => thrown
-      raise thrown.error
+      raise thrown.cause
     end
 
     # Without a claim, with the same limits and runs, except after a COMMIT without an answer.
     def unclaimed(&work)
-      Retries.new(@settings.attempts).run do
+      retried do
         held(nil) do |transaction|
-          answer = answer_of(work, transaction, claim_in(transaction))
-          next answer if answer.raised || !%w[keep unknown].include?(@settings.verdict_on(answer))
-
-          commit_in_doubt(transaction)
+          answer = answer_of(transaction, nil, &work)
+          commit_in_doubt(transaction) if !answer.raised && @settings.commits?(answer)
           answer
         end
       end
@@ -65,7 +100,7 @@ module Idempotency
     private
 
     def claimed
-      Retries.new(@settings.attempts).run do |retries|
+      retried do |retries|
         held(Statements.claim(@request, nil), @request.wait.to_f) do |transaction|
           record = Record.new(transaction.rows.first)
           raise Retries::OwnTransaction if record.outcome == "in_progress" && retries.lost?
@@ -78,28 +113,17 @@ module Idempotency
       end
     end
 
-    def perform(transaction, record, work)
-      @settings.on_claim&.call(record)
-      answer_of(work, transaction, claim_in(transaction, record))
-    end
-
     def finish(transaction, record, answer)
       return Result.new("undone", answer, record) if answer.raised
 
-      case @settings.verdict_on(answer)
-      when "keep"
-        commit(transaction, Statements.complete(@request, record, answer, @settings.drop_headers))
-        Result.new("executed", answer, record)
-      when "unknown"
-        commit(transaction, Statements.unknown(@request, record, "status #{answer.status}"))
-        Result.new("not_kept", answer, record)
-      else Result.new("not_kept", answer, record)
-      end
-    end
-
-    def claim_in(transaction, record = nil)
-      TransactionalClaim.new(client: transaction.client, key: record&.key || @request.key, scope: @request.scope,
-                             principal: @request.principal, attempt: record&.attempt || 1, protected: !record.nil?)
+      verdict = @settings.verdict_on(answer)
+      last =
+        case verdict
+        when "keep" then Statements.complete(@request, record, answer, @settings.drop_headers)
+        when "unknown" then Statements.unknown(@request, record, "status #{answer.status}")
+        end
+      limited { transaction.commit(last) } if last
+      Result.new(verdict == "keep" ? "executed" : "not_kept", answer, record)
     end
 
     # A transaction, which rolls back unless the block commits it; also where a `throw` leaves the block.
@@ -116,31 +140,29 @@ module Idempotency
       nil # the connection is closed, which rolls back
     end
 
-    def commit(transaction, last) = limited { transaction.commit(last) }
-
     def commit_in_doubt(transaction)
-      commit(transaction, Pg::CHECK)
+      limited { transaction.commit(Link::CHECK) }
     rescue StandardError => error
       raise unless Failures.connection_lost?(error)
 
       raise InDoubt, "it is not known whether the transaction committed"
     end
 
-    def limited(patience = 0, &)
-      Limit.within(@settings.database_timeout + patience, DatabaseLate, &)
-    end
-
     # Of the work, or of its rejection.
-    def answer_of(work, transaction, claim)
-      let(transaction, @settings.limit_of_work(Contract::HANDLER_TIMEOUT_MS)) { work.call(claim) }
+    def answer_of(transaction, record)
+      let(transaction, limit_of_work(Contract::HANDLER_TIMEOUT_MS)) do |client|
+        yield Claim.new(@request, record, client)
+      end
     rescue Thrown => thrown
-      raise unless thrown.error.is_a?(Rejection)
+      raise unless thrown.cause.is_a?(Rejection)
 
-      thrown.error.answer.dup.tap { |answer| answer.raised = true }
+      thrown.cause.answer.dup.tap { |answer| answer.raised = true }
     end
 
-    # The work, which outlives neither its time nor its connection.
-    def let(transaction, seconds, &work)
+    # The work, which outlives neither its time nor its connection, and does not use the connection when it is over.
+    def let(transaction, seconds)
+      client = Guard.new(transaction.client)
+      work = proc { yield client }
       result = seconds ? Limit.within(seconds, HandlerLate, gone: transaction.method(:gone?), &work) : work.call
       raise ConnectionGone, "the connection is lost" if transaction.gone?
 
@@ -148,10 +170,10 @@ module Idempotency
     rescue ConnectionGone
       limited { transaction.check } # raises the reason
       raise
-    rescue StandardError => error
-      raise Thrown, error
+    rescue StandardError
+      raise Thrown
     ensure
-      transaction.work_is_over
+      client.close_guard
     end
   end
 end
