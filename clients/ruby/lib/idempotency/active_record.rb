@@ -49,7 +49,9 @@ module Idempotency
     # Whether another request can use it, if need be after a ROLLBACK.
     def self.sound?(connection)
       raw = connection.raw_connection
-      raw.status == PG::CONNECTION_OK && [PG::PQTRANS_ACTIVE, PG::PQTRANS_UNKNOWN].none?(raw.transaction_status)
+      # One that was left in pipeline mode before its statement was sent is not active yet.
+      raw.pipeline_status == PG::PQ_PIPELINE_OFF &&
+        [PG::PQTRANS_ACTIVE, PG::PQTRANS_UNKNOWN].none?(raw.transaction_status)
     rescue PG::Error
       false
     end
