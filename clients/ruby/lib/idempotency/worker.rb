@@ -46,6 +46,12 @@ module Idempotency
       attr_reader(*KNOWN.keys)
     end
 
+    # Why the worker's pause ends: something is queued, or something else has changed.
+    QUEUED = "q"
+    ENDED = "e"
+    LONGEST_PAUSE = 30 # seconds
+    private_constant :QUEUED, :ENDED, :LONGEST_PAUSE
+
     # `scope`: one, or the beginning of several and `*`.
     def initialize(database, scope, **options, &handler)
       raise ArgumentError, "idempotency: a worker needs a scope and a block" if scope.to_s.empty? || handler.nil?
@@ -89,18 +95,12 @@ module Idempotency
 
     private
 
-    # Why the worker's pause ends: something is queued, or something else has changed.
-    QUEUED = "q"
-    ENDED = "e"
-    LONGEST_PAUSE = 30
-    private_constant :QUEUED, :ENDED, :LONGEST_PAUSE
-
     def turn
       claim if free.positive? && Limit.now >= @claim_at
       rest unless @stopped
     end
 
-    # They double, up to half a minute.
+    # Seconds, which double, up to half a minute.
     def pauses
       first = @options.poll
       Enumerator.produce(first) { |last| [last * 2, [LONGEST_PAUSE, first].max].min }
@@ -140,19 +140,19 @@ module Idempotency
     def wake(why) = @waker.write_nonblock(why, exception: false)
 
     # Listens again when a connection is lost.
-    def listen(silence = pauses)
-      hear(silence)
+    def listen(waits = pauses)
+      hear(waits)
     rescue StandardError => error
       tell(error)
-      sleep(jittered(silence.next))
+      sleep(jittered(waits.next))
       retry
     end
 
-    # On a connection of its own.
-    def hear(silence)
+    # Each notification ends the worker's pause. The connection is the listener's own.
+    def hear(waits)
       connection = limited { @database.connect }
       limited { connection.exec("LISTEN #{PG::Connection.quote_ident(@options.channel)}") }
-      silence.rewind
+      waits.rewind
       wake(QUEUED) # what was queued before it listened needs a look
       loop { connection.wait_for_notify && wake(QUEUED) }
     ensure
