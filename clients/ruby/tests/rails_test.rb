@@ -253,6 +253,31 @@ class RailsTest < Minitest::Test
     assert_equal 201, post("/accounts/1/create").status
   end
 
+  # The server answers when the test has ended. Nothing waits for that, not even to deallocate prepared statements.
+  def test_a_late_statement_ends_in_time
+    Database.connect do |holder|
+      holder.exec("SELECT pg_advisory_lock(42)")
+      database = Idempotency::ActiveRecord.new
+      late = ["SELECT pg_advisory_lock(42)", []]
+      in_transaction = proc do
+        transaction = database.open(nil)
+        transaction.client.execute(late.first)
+      ensure
+        transaction.rollback
+      end
+      [proc { database.statement(*late) }, in_transaction].each { |way| assert_late(&way) }
+    end
+  end
+
+  def assert_late(&way)
+    thread = Thread.new do
+      Payment.find_by(id: 0) # a prepared statement
+      Idempotency::Limit.within(0.2, Idempotency::DatabaseLate, &way)
+    end
+    thread.report_on_exception = false
+    assert_raises(Idempotency::DatabaseLate) { thread.join(10) }
+  end
+
   def test_leased
     first, again = Array.new(2) { post("/transfers") }
     assert_equal '{"id":"ch_5"}', first.body

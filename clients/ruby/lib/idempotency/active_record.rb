@@ -19,7 +19,7 @@ module Idempotency
       model.connection_pool.with_connection do |connection|
         rows = ActiveRecord.execute(ActiveRecord.outermost(connection), statement)
       ensure
-        connection.throw_away! unless rows || ActiveRecord.sound?(connection)
+        ActiveRecord.throw_away(connection) unless rows || ActiveRecord.sound?(connection)
       end
     end
 
@@ -54,6 +54,15 @@ module Idempotency
         [PG::PQTRANS_ACTIVE, PG::PQTRANS_UNKNOWN].none?(raw.transaction_status)
     rescue PG::Error
       false
+    end
+
+    # Closed first: `throw_away!` alone deallocates prepared statements, and waits for a server that may never answer.
+    def self.throw_away(connection)
+      connection.raw_connection.close
+    rescue PG::Error
+      nil # closed before
+    ensure
+      connection.throw_away!
     end
 
     private
@@ -93,7 +102,7 @@ module Idempotency
 
         settle
       rescue StandardError
-        @connection.throw_away!
+        ActiveRecord.throw_away(@connection)
         raise
       ensure
         @connection.idempotency_transaction = @transaction = nil
@@ -105,10 +114,10 @@ module Idempotency
 
       def settle
         return if @transaction.state.finalized?
-        return @connection.throw_away! unless ActiveRecord.sound?(@connection)
+        return ActiveRecord.throw_away(@connection) unless ActiveRecord.sound?(@connection)
 
         @connection.rollback_transaction until current? || !@connection.transaction_open?
-        current? ? @connection.rollback_transaction : @connection.throw_away!
+        current? ? @connection.rollback_transaction : ActiveRecord.throw_away(@connection)
       end
 
       def current? = @connection.current_transaction.equal?(@transaction)
