@@ -13,12 +13,13 @@ class Leases(Case):
             f"SELECT {since} + interval '3 s' < clock_timestamp() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
 
     def check_kept(self, prepare):
-        """A machine that stands still may cost a lease, but not three times."""
+        """A machine that stands still may cost a lease, but not three times. A duplicate that then gets the claim
+        waits at the gate as well, until its connection times out."""
         for attempt in range(3):
             self.principal, self.key = f"{self.principal}-{attempt}", f"{self.key}-{attempt}"
             try:
                 return self.check_kept_once(prepare)
-            except AssertionError:
+            except (AssertionError, TimeoutError):
                 if attempt == 2:
                     raise
 
