@@ -245,7 +245,7 @@ class Pool(Case):
         """Connections that wait in a pool are gone; no request notices."""
         self.assert_executed(self.send("/transactional"))
         self.database.run(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity"
             " WHERE application_name = %s AND state = 'idle'", self.server.application)  # fmt: skip
         self.assert_executed(self.send("/transactional", {"effect": "done"}, key=self.key + "-2"))
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, Union, g
 from .claim import Answer, Record, Request
 from .contract import ATTEMPTS, DATABASE_TIMEOUT_MS, LEASE_MS, MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, PROBLEMS, WINDOW_MS
 from .database import AnyDatabase, Tx, io_of, settled
-from .errors import AnswerTooLarge, DatabaseAway, HandlerLate, is_connection_lost, is_refused_by_jsonb, sqlstate
+from .errors import AnswerTooLarge, DatabaseAway, HandlerLate, Rejection, is_connection_lost, is_refused_by_jsonb, sqlstate
 from .flows import (
     AsyncLeased, Leased, Settings, Transactional, Verdict, keep_by_default, run_leased, run_transactionally, run_unclaimed,
 )  # fmt: skip
@@ -389,6 +389,13 @@ class Route(Generic[Req, Tx]):
     async def _unprotected(
         self, exchange: Exchange, body: bytes, scope: str, principal: str, key: str | None, away: bool = False
     ) -> Reply:
+        try:
+            answer = await self._without_claim(exchange, body, scope, principal, key, away)
+        except Rejection as rejection:
+            answer = rejection.answer
+        return Reply(_whole(answer), self._key_fields(key, False))
+
+    async def _without_claim(self, exchange: Exchange, body: bytes, scope: str, principal: str, key: str | None, away: bool) -> Answer:
         bare = Transactional(None, key, scope, principal, protected=False)
         if self.kind == "leased":
             async def step(name: str, work: Callable[[], Any]) -> Any:
@@ -399,13 +406,10 @@ class Route(Generic[Req, Tx]):
 
             kind = AsyncLeased if self._io.is_async else Leased
             own = kind(key, scope, principal, 1, None, {}, threading.Event(), step, unknown, protected=False)
-            answer = await self._answer(exchange, body, own)
-        elif away:
-            answer = await self._answer(exchange, body, bare)
-        else:
-            work = lambda own: self._answer(exchange, body, own)  # noqa: E731
-            answer = await run_unclaimed(self._io, bare, work, self._settings())
-        return Reply(_whole(answer), self._key_fields(key, False))
+            return await self._answer(exchange, body, own)
+        if away:
+            return await self._answer(exchange, body, bare)
+        return await run_unclaimed(self._io, bare, lambda own: self._answer(exchange, body, own), self._settings())
 
     async def _answer(self, exchange: Exchange, body: bytes, own: Context) -> Answer:
         limit = self.options.max_answer_bytes
