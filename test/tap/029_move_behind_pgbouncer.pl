@@ -98,9 +98,9 @@ subtest 'the pooler that was left out' => sub {
 		'the old server refuses its connections, and executes nothing');
 	write_config($left_out, $new);
 	console($left_out, 'RELOAD');
-	wait_until { asked_through($left_out, q{SELECT outcome FROM idem_begin('third', principal => 'acme')}) eq 'in_progress' }
-	'the new place, with the new address';
-	pass('with the new address, a client gets to the new place');
+	my $again = q{SELECT outcome FROM idem_begin('third', principal => 'acme')};
+	wait_until { asked_through($left_out, $again) eq 'in_progress' } 'the pooler has the new address';
+	is(asked_through($left_out, $again), 'in_progress', 'with the new address, a client gets to the new place');
 };
 
 abandon($_) foreach $client, $other;
