@@ -18,6 +18,13 @@ SCHEMA = """
 CREATE EXTENSION idempotency;
 CREATE TABLE effect (id bigserial, principal text, key text, note text, at timestamptz DEFAULT clock_timestamp());
 CREATE TABLE hook (name text, scope text, key text, attempt integer, outcome text);
+-- The hooks of a request whose key ends in -gate-N wait at gate N.
+CREATE FUNCTION wait_at_gate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(substring(NEW.key FROM '-gate-([0-9]+)$')::bigint);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER wait_at_gate BEFORE INSERT ON hook FOR EACH ROW WHEN (NEW.key ~ '-gate-[0-9]+$') EXECUTE FUNCTION wait_at_gate();
 -- A failure that may be retried is not due while a case looks at it.
 SELECT idem_policy_set('POST /leased', retry_base => '1 day', retry_cap => '1 day', max_body_bytes => 100000);
 SELECT idem_policy_set('POST /uncertain', on_lease_expiry => 'unknown', retry_base => '1 day', retry_cap => '1 day');

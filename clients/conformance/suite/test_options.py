@@ -1,6 +1,7 @@
 """The options of a route, and its hooks."""
 
 import json
+import time
 
 from .support import Case
 from .waiting import wait_until
@@ -115,3 +116,14 @@ class Hooks(Case):
         self.database.run("SELECT idem_resolve(%s, 'release', scope => 'POST /leased', principal => %s, even_if_running => true)", self.key, self.principal)
         self.send("/leased", {"status": 503})
         wait_until("both are told", lambda: sorted(a for _, a, _ in self.database.hooks("execute", self.key)) == [1, 2], patience=10)
+
+    def test_longer_than_the_database_may_take(self):
+        """The time of a hook is not the database's: work in another database's transaction, or a queue that is slow."""
+        with self.database.gate() as gate:
+            key = f"{self.key}-gate-{gate.number}"
+            call = self.send_in_background("/transactional", {"effect": "done"}, key=key)
+            gate.wait_for()
+            time.sleep(2.5)  # databaseTimeout is 2 s
+            gate.open()
+            self.assert_executed(call.result())
+        self.assert_effects(1)

@@ -12,7 +12,7 @@ import sqlalchemy.exc
 from idempotency_postgres import Options, keep_by_default, parse_key, quote_key
 from idempotency_postgres.claim import stored_headers
 from idempotency_postgres.deadline import Deadline, after_in_thread
-from idempotency_postgres.errors import is_connection_lost, is_transient, sqlstate
+from idempotency_postgres.errors import DatabaseLate, is_connection_lost, is_transient, sqlstate
 from idempotency_postgres.heartbeat import ThreadHeartbeat
 from idempotency_postgres.identity import BodyReader, digest, is_json, media_type, parts_of
 from idempotency_postgres.problem import HttpProblem
@@ -267,3 +267,13 @@ def test_the_kind_of_a_claim():
                 claim(other)
     finally:
         current.reset(token)
+
+
+def test_work_does_not_begin_after_the_deadline():
+    """Its connection was closed while the answer arrived."""
+    entries = []
+    deadline = Deadline(0, lambda seconds, expire: entries.append(expire))
+    deadline.start()
+    entries[0]()
+    with pytest.raises(DatabaseLate):
+        deadline.pause()

@@ -111,8 +111,10 @@ class Deadline:
                 self._set()
 
     def pause(self) -> None:
-        """Until the next start."""
-        self._counts = False
+        """Until the next start. Raises if the time has run out, which closes the connection."""
+        with self._lock:
+            self._counts = False
+        self.check()
 
     def stop(self) -> None:
         with self._lock:

@@ -177,6 +177,7 @@ AnswerOf = Callable[["_Transaction[Tx]", Record], Awaitable[Answer]]
 
 async def run_transactionally(io: Io[Tx], request: Request, work: TransactionalWork[Tx], settings: Settings) -> Result:
     async def perform(own: _Transaction[Tx], record: Record) -> Answer:
+        own.deadline.pause()  # the hook may take longer than the database
         settings.on_claim(record)
         claim = Transactional(own.tx, record.key, request.scope, request.principal, record.attempt or 1)
         answer = await own.answer(work, claim)
