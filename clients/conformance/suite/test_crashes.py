@@ -138,7 +138,7 @@ class Backend(Case):
         order = {"effect": "done", "body": self.encoded(b"body"), "headers": [["X-One", "1"]]}
         trap = self.server.proxy.trap(statement, moment, "cut", self.key, times)
         first = self.send(path, order)
-        self.assertTrue(trap.reached.is_set(), "the trap")
+        self.assertTrue(trap.reached.is_set(), first)
         self.assert_status(first, 201)
         self.assertEqual((first.body, first.all("X-One")), (b"body", ["1"]))
         again = self.send(path, order)
