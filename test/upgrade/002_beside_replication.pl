@@ -15,7 +15,8 @@ my %conf = (
 	log_min_messages => 'debug1',
 	wal_level => 'logical',
 	max_wal_senders => 10,
-	max_replication_slots => 10);
+	max_replication_slots => 10,
+	wal_retrieve_retry_interval => '100ms');
 my ($publisher, $subscriber) = map { older_node("older_$_", %conf) } qw(publisher subscriber);
 # Before that version pg_upgrade keeps neither the slot of a publisher nor a subscription's state of
 # its tables: both have to be restored, while no session writes.
@@ -91,8 +92,10 @@ arrives('it arrives');
 # ---- the publisher ----
 
 # A stopping server ends the launcher before its WAL senders, so everything is sent: pg_upgrade
-# refuses a slot with unsent changes.
+# refuses a slot with unsent changes. It starts the old server once more, and refuses a slot that the
+# subscriber uses then.
 $publisher->stop;
+subscription('DISABLE');
 my $publisher_then = $publisher;
 $publisher = newer_node('newer_publisher', %conf);
 ok(pg_upgrade($publisher_then, $publisher), 'the publisher is upgraded');
@@ -103,6 +106,7 @@ $publisher->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('p
 is($publisher->safe_psql('postgres', 'SELECT slot_name, plugin FROM pg_replication_slots'),
 	'payments|pgoutput', 'its slot is there');
 subscription("CONNECTION '" . $publisher->connstr . ' dbname=postgres' . q{'});
+subscription('ENABLE');
 is(pay('before'), 'replay', 'what was paid is not paid again');
 is(begin_claim($publisher, 'leased')->{outcome}, 'in_progress', 'a lease runs on');
 is(pay('between'), 'execute', 'what was not is paid');
