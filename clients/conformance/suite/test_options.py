@@ -117,13 +117,21 @@ class Hooks(Case):
         self.send("/leased", {"status": 503})
         wait_until("both are told", lambda: sorted(a for _, a, _ in self.database.hooks("execute", self.key)) == [1, 2], patience=10)
 
-    def test_longer_than_the_database_may_take(self):
-        """The time of a hook is not the database's: work in another database's transaction, or a queue that is slow."""
+    def waits(self, path):
+        """Until more than databaseTimeout and the lease have passed, which are 2 s."""
         with self.database.gate() as gate:
             key = f"{self.key}-gate-{gate.number}"
-            call = self.send_in_background("/transactional", {"effect": "done"}, key=key)
+            call = self.send_in_background(path, {"effect": "done"}, key=key)
             gate.wait_for()
-            time.sleep(2.5)  # databaseTimeout is 2 s
+            time.sleep(2.5)
             gate.open()
             self.assert_executed(call.result())
         self.assert_effects(1)
+
+    def test_longer_than_the_database_may_take(self):
+        """The time of a hook is not the database's: it may wait for another server, or for a log."""
+        self.waits("/transactional")
+
+    def test_longer_than_the_lease(self):
+        """The lease is prolonged meanwhile."""
+        self.waits("/leased")

@@ -429,8 +429,12 @@ async def run_leased(io: Io[Tx], request: Request, work: LeasedWork, settings: S
     record = await _again(io, settings, claim)
     if record.outcome != "execute":
         return _refusal_or_replay(record)
-    settings.on_claim(record)
-    return await _Held(io, request, record, settings, sent).settle(work)
+
+    def told(claim: Any) -> Answer | Awaitable[Answer]:
+        settings.on_claim(record)  # while the lease is prolonged
+        return work(claim)
+
+    return await _Held(io, request, record, settings, sent).settle(told)
 
 
 class _Held:
