@@ -107,14 +107,14 @@ abandon($_) foreach $client, $other;
 $_->stop foreach $old, $new;
 done_testing();
 
-# Also after a failure. From 1.23 on, TERM lets clients end first.
+# Also after a failure. From 1.23 on, TERM lets clients end first; a job in the background of a shell ignores QUIT.
 END
 {
 	my $exit_code = $?;
 
 	foreach my $pooler (values %poolers)
 	{
-		$pooler->{run}->signal('QUIT');
+		$pooler->{run}->signal('KILL');
 		eval { $pooler->{run}->finish };
 		print "### a pooler's log\n", $pooler->{log} // '';
 	}

@@ -9,6 +9,7 @@ no warnings 'experimental::signatures';
 
 use parent qw(Exporter);
 use FindBin;
+use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
@@ -17,7 +18,7 @@ use Time::HiRes qw(sleep time);
 our @EXPORT = qw(
   new_node add_database invocation call begin_claim record_state wait_until
   session ask ask_later pid_of claim_in outcome_in completion end_backend
-  wait_until_gone abandon wait_until_blocked);
+  wait_until_gone abandon wait_until_blocked try_to_ask);
 
 sub import
 {
@@ -59,6 +60,19 @@ sub add_database ($node, $name, $schema)
 	$node->safe_psql($name,
 		"CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION idempotency SCHEMA $schema");
 	return;
+}
+
+# try_to_ask($node, $database, $query): psql's exit status (2 where the server refuses the connection), its output
+# and its errors. The psql of PostgreSQL::Test::Cluster gives the query on standard input, and dies of a broken pipe
+# if the program has ended by then.
+sub try_to_ask ($node, $database, $query)
+{
+	my ($output, $errors) = ('', '');
+
+	IPC::Run::run([ 'psql', '-XqAtw', '-d', $node->connstr($database), '-c', $query ],
+		'<', '/dev/null', '>', \$output, '2>', \$errors);
+	chomp $output;
+	return ($? >> 8, $output, $errors);
 }
 
 # literal($value): as SQL. undef is NULL, and \'text' stands for itself.
