@@ -136,7 +136,7 @@ sub kill_a_backend ($session)
 	my $before = $node->safe_psql('postgres', $started);
 
 	kill 'KILL', pid_of($session);
-	wait_until { my (undef, $now) = try_to_ask($node, 'postgres', $started); $now && $now ne $before }
+	wait_until { my (undef, $now) = try_to_ask($node->connstr('postgres'), $started); $now && $now ne $before }
 	  'the restart after the crash';
 	return;
 }

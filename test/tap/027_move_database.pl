@@ -40,7 +40,7 @@ sub succeeds ($old, $new, @steps)
 
 sub refused_on ($node, $what)
 {
-	my ($status, undef, $error) = try_to_ask($node, 'acme', 'SELECT 1');
+	my ($status, undef, $error) = try_to_ask($node->connstr('acme'), 'SELECT 1');
 	is($status, 2, "$what: refused");
 	like($error, qr/database "acme" does not exist/, "$what: there is no such database");
 	return;
@@ -219,7 +219,7 @@ subtest 'a database is split' => sub {
 	is($new->safe_psql($_, q{SELECT string_agg(tenant, ' ') || ', ' || (SELECT string_agg(principal, ' ') FROM idempotency.record) FROM payment}),
 		$_ eq 'acme' ? 'acme, acme' : 'zeta, zeta', "$_ has its own alone")
 	  foreach qw(acme shard1b);
-	is((try_to_ask($new, 'shard1', 'SELECT 1'))[0], 2, 'and the old name leads nowhere');
+	is((try_to_ask($new->connstr('shard1'), 'SELECT 1'))[0], 2, 'and the old name leads nowhere');
 };
 
 $_->stop foreach $old, $new;

@@ -60,9 +60,8 @@ sub console ($pooler, $command)
 # By a connection of its own: newer poolers end those that have waited in vain.
 sub asked_through ($pooler, $query)
 {
-	my $answer = '';
-	IPC::Run::run([ 'psql', '-XqAt', '-d', address($pooler, 'acme'), '-c', $query ], '>&', \$answer);
-	return $answer =~ s/\n$//r;
+	my (undef, $answer, $errors) = try_to_ask(address($pooler, 'acme'), $query);
+	return $errors . $answer;
 }
 
 my $served = start_pooler('served');

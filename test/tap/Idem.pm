@@ -62,14 +62,14 @@ sub add_database ($node, $name, $schema)
 	return;
 }
 
-# try_to_ask($node, $database, $query): psql's exit status (2 where the server refuses the connection), its output
+# try_to_ask($conninfo, $query): psql's exit status (2 where the server refuses the connection), its output
 # and its errors. The psql of PostgreSQL::Test::Cluster gives the query on standard input, and dies of a broken pipe
 # if the program has ended by then.
-sub try_to_ask ($node, $database, $query)
+sub try_to_ask ($conninfo, $query)
 {
 	my ($output, $errors) = ('', '');
 
-	IPC::Run::run([ 'psql', '-XqAtw', '-d', $node->connstr($database), '-c', $query ],
+	IPC::Run::run([ 'psql', '-XqAtw', '-d', $conninfo, '-c', $query ],
 		'<', '/dev/null', '>', \$output, '2>', \$errors);
 	chomp $output;
 	return ($? >> 8, $output, $errors);
