@@ -11,7 +11,7 @@ STALL = 0.5  # seconds; the shortest deadline of a case is one second
 
 
 class Stalls:
-    """Commits transactions, and asks the server under test for /health. An idle machine does either in a fifth of a second."""
+    """Commits transactions, and asks the server under test for /health. An idle machine does either in less than a fifth of a second."""
 
     def __init__(self, server):
         self.server = server
