@@ -65,6 +65,8 @@ group_checks() {
         "$ROOT/test/check_functions_test"
     check "the clients' statements, documents and defaults are those of their contract" \
         "$ROOT/clients/contract/generate" --check
+    check "the conformance suite runs again what failed beside others, and no wrong effect" \
+        "$ROOT/clients/conformance/run_test"
     check "the code of docs/drivers/ is that of the drivers' programs" "$ROOT/clients/drivers/check" code
     check "monitoring/dashboard.json is what monitoring/generate writes" "$ROOT/monitoring/generate" --check
     check "managed/idempotency.sql is what managed/generate writes" "$ROOT/managed/generate" --check

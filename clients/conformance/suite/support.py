@@ -20,6 +20,10 @@ def needs(capability):
     return mark
 
 
+class Wrong(AssertionError):
+    """An effect too many, or another answer to a repeat: other cases at the same time do not excuse it."""
+
+
 class Case(unittest.TestCase):
     """`server` is shared by cases that run at the same time; `lone` cases have one of their own. `last` cases change
     the database, which is shared by all: they run when the others have ended. Cases `for_the_first_server` concern the
@@ -73,7 +77,10 @@ class Case(unittest.TestCase):
         return self.database.record(principal or self.principal, key)
 
     def assert_effects(self, count, note=None):
-        self.assertEqual(self.effects(note), count, "effects")
+        found = self.effects(note)
+        if found > count:
+            raise Wrong(f"{found} effects instead of {count}")
+        self.assertEqual(found, count, "effects")
 
     def assert_status(self, answer, status):
         self.assertEqual(answer.status, status, answer)
@@ -84,7 +91,8 @@ class Case(unittest.TestCase):
 
     def assert_replay_of(self, first, again, *other_fields, replay_header="Idempotent-Replayed"):
         self.assertEqual(again.all(replay_header), ["true"], again)
-        self.assertEqual(again.essence(replay_header, *other_fields), first.essence(*other_fields))
+        if again.essence(replay_header, *other_fields) != first.essence(*other_fields):
+            raise Wrong(f"{again} instead of {first}")
 
     def assert_unavailable(self, answer, status=503):
         self.assert_problem(answer, status=status)
