@@ -8,7 +8,7 @@ module Idempotency
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # Runs the block, and raises `late` if it does not end in time, or ConnectionGone as soon as `gone` says so.
-    def within(seconds, late, gone: nil, &) = Watch.new(seconds, late, gone).run(&)
+    def within(seconds, late, gone: nil, &block) = Watch.new(seconds, late, gone).run(&block)
 
     # One run of a block, and its interruption, which is no StandardError, so that `rescue => error` does not hide it.
     class Watch < Exception # rubocop:disable Lint/InheritException
