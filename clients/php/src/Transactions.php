@@ -73,9 +73,9 @@ final readonly class Transactions
     {
         $verdict = $answer->raised && !$isUndone ? null : $this->settings->verdictOn($answer);
         if ($verdict === Verdict::Keep) {
-            $own->query(Contract::COMPLETE, $record->completion($answer, $this->settings), $this->within);
+            $own->open()->query(Contract::COMPLETE, $record->completion($answer, $this->settings), $this->within);
         } elseif ($verdict === Verdict::Unknown) {
-            $own->query(Contract::UNKNOWN, $record->unknown("status $answer->status"), $this->within);
+            $own->open()->query(Contract::UNKNOWN, $record->unknown("status $answer->status"), $this->within);
         } else {
             return new Result(Result::NOT_KEPT, $answer, $record);
         }
@@ -88,11 +88,14 @@ final readonly class Transactions
     {
         return $this->repeated(function (Session $own) use ($request, $work): bool {
             $values = [$request->key, $request->scope, $request->principal];
-            if (!Record::isTrue($own->query(Contract::ONCE, $values, $this->within)[0]['first'])) {
+            $isFirst = fn (): bool => Record::isTrue($own->query(Contract::ONCE, $values, $this->within)[0]['first']);
+            if (!$isFirst()) {
                 return false;
             }
             $this->let($own, static fn (): mixed => $work($own->connection()), INF);
-            $own->query(self::CHECK, [], $this->within);
+            if ($own->open() && $isFirst()) {
+                throw new \LogicException('idempotency: the work has rolled back its transaction');
+            }
             $own->commit($this->within);
             return true;
         });
@@ -111,7 +114,7 @@ final readonly class Transactions
             if ($answer->raised || !$this->settings->commits($answer)) {
                 return $answer;
             }
-            $own->query(self::CHECK, [], $this->within);
+            $own->open()->query(self::CHECK, [], $this->within);
             try {
                 $own->commit($this->within);
             } catch (\Throwable $error) {

@@ -112,6 +112,51 @@ final class FlowsTest extends DatabaseCase
         $this->transact($database, self::paid(...));
     }
 
+    public function testErrorsThatTheHandlerHidesInPdo(): void
+    {
+        $database = Connection::pdo(self::dsn(self::name()), getenv('PGUSER') ?: 'postgres');
+        $hide = static function (\PDO $pdo): void {
+            self::pay($pdo);
+            $pdo->setAttribute(\PDO::ATTR_ERRMODE, \PDO::ERRMODE_SILENT);
+            $pdo->exec('INSERT INTO nowhere VALUES (1)');
+        };
+        $calls = [
+            fn () => $this->transact($database, static fn ($claim) => [$hide($claim->connection), new Answer(201)][1]),
+            fn () => once($database, $this->key, $hide),
+        ];
+        foreach ($calls as $call) {
+            try {
+                $call();
+                self::fail('it is no success');
+            } catch (\PDOException $error) {
+                self::assertSame('25P02', $error->getCode());
+            }
+            $this->assertFree();
+        }
+        self::assertSame('executed', $this->transact($database, self::paid(...))->outcome);
+        self::assertSame(1, $this->payments());
+    }
+
+    /** @dataProvider databases */
+    public function testMessageWhoseWorkRollsBack(\Closure $make): void
+    {
+        $database = $make();
+        foreach (['ROLLBACK', 'ROLLBACK; BEGIN'] as $sql) {
+            $work = static fn (object $connection) => match (true) {
+                $connection instanceof \PgSql\Connection => pg_query($connection, $sql),
+                $connection instanceof \PDO => $connection->exec($sql),
+                default => $connection->getNativeConnection() instanceof \PDO
+                    ? $connection->getNativeConnection()->exec($sql) : pg_query($connection->getNativeConnection(), $sql),
+            };
+            try {
+                once($database, $this->key, $work);
+                self::fail('it is no success');
+            } catch (\LogicException) {
+                self::assertNull($this->status());
+            }
+        }
+    }
+
     /** @dataProvider databases */
     public function testHandlerIsLate(\Closure $make): void
     {

@@ -39,10 +39,15 @@ final class DoctrineSession extends Session
 
     public function commit(float $within): void
     {
-        if ($this->dbal->getTransactionNestingLevel() !== 1) {
-            throw new \LogicException('idempotency: the handler has left a nested transaction open, or ended its own');
-        }
         $this->dbal->commit();
+    }
+
+    public function open(): self
+    {
+        if ($this->dbal->getTransactionNestingLevel() !== 1 || $this->native()->isIdle()) {
+            throw new \LogicException('idempotency: the work has left a nested transaction open, or ended its own');
+        }
+        return $this;
     }
 
     public function rollBack(float $within): void

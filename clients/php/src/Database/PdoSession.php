@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Idempotency\Postgres\Database;
 
 use Idempotency\Postgres\Error\DatabaseAway;
+use Idempotency\Postgres\Error\SqlError;
 
 /** PDO waits for an answer as long as libpq does: only a connection attempt has a limit. */
 final class PdoSession extends Session
@@ -26,10 +27,12 @@ final class PdoSession extends Session
 
     public function query(string $text, array $values, float $within): array
     {
+        // A handler may have hidden errors, and ours would be hidden as well.
+        $this->connection()->setAttribute(\PDO::ATTR_ERRMODE, \PDO::ERRMODE_EXCEPTION);
         // Prepared statements would be another wait, and another session's behind a pooler.
         $options = [\PDO::PGSQL_ATTR_DISABLE_PREPARES => true, \PDO::ATTR_EMULATE_PREPARES => false];
         $statement = $this->connection()->prepare(preg_replace('/\$\d+/', '?', $text), $options);
-        $statement->execute($values);
+        $statement->execute($values) ?: throw new SqlError('a statement has failed', $statement->errorCode());
         return $statement->columnCount() === 0 ? [] : array_map(
             static fn (array $row): array => array_change_key_case($row),
             $statement->fetchAll(\PDO::FETCH_ASSOC),

@@ -50,6 +50,12 @@ abstract class Session
         }
     }
 
+    /** Where the work has ended the transaction, statements of ours would commit by themselves. */
+    public function open(): self
+    {
+        return $this->isIdle() ? throw new \LogicException('idempotency: the work has ended its transaction') : $this;
+    }
+
     /** Refuses a transaction that is not ours. */
     public function idle(): self
     {
