@@ -204,6 +204,32 @@ final class ReadmeTest extends DatabaseCase
         self::assertSame('{"paid":1}', $again->getContent());
     }
 
+    /** @dataProvider placesOfTheAttribute */
+    public function testPlacesOfTheAttribute(string $code, string $controller, ?string $method = null): void
+    {
+        class_exists($controller) || eval("use Idempotency\\Postgres\\Symfony\\Idempotent; $code");
+        $controller = $method === null ? new $controller() : [new $controller(), $method];
+        foreach ([null, 'true'] as $replayed) {
+            $answer = $this->handle($this->kernel($controller, new EventDispatcher()), '{}');
+            self::assertSame([200, $replayed], [$answer->getStatusCode(), $answer->headers->get('Idempotent-Replayed')]);
+        }
+    }
+
+    public function placesOfTheAttribute(): array
+    {
+        $work = '{ return new Symfony\Component\HttpFoundation\Response("done"); }';
+        return [
+            'method' => ["class OnMethod { #[Idempotent] function pay() $work }", 'OnMethod', 'pay'],
+            'class' => ["#[Idempotent] class OnClass { function pay() $work }", 'OnClass', 'pay'],
+            'invokable method' => ["class OnInvoke { #[Idempotent] function __invoke() $work }", 'OnInvoke'],
+            'invokable class' => ["#[Idempotent] class Invokable { function __invoke() $work }", 'Invokable'],
+            'parent' => ["#[Idempotent] class OfParent {} class Child extends OfParent { function pay() $work }", 'Child', 'pay'],
+            'invokable parent' => ["#[Idempotent] class AParent { function __invoke() $work } class Heir extends AParent {}", 'Heir'],
+            'interface' => ["#[Idempotent] interface Pays {} class Payer implements Pays { function pay() $work }", 'Payer', 'pay'],
+            'proxy' => ["class Own { #[Idempotent] function pay() $work } class OwnProxy extends Own { function pay() $work }", 'OwnProxy', 'pay'],
+        ];
+    }
+
     /** @dataProvider endings */
     public function testScriptsThatEndInTheHandler(string $ending): void
     {

@@ -4,7 +4,7 @@
 
 declare(strict_types=1);
 
-foreach (['GuzzleHttp/Psr7', 'Symfony/Bundle/FrameworkBundle', 'Doctrine/DBAL'] as $package) {
+foreach (['GuzzleHttp/Psr7', 'Symfony/Bundle/FrameworkBundle', 'Doctrine/DBAL', 'Doctrine/ORM', 'Symfony/Component/Yaml'] as $package) {
     if (is_file("/usr/share/php/$package/autoload.php")) {
         require_once "/usr/share/php/$package/autoload.php";
     }

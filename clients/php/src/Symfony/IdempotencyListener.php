@@ -38,13 +38,29 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
     /** The argument `$claim` is resolved before there is a claim. */
     public function onController(ControllerEvent $event): void
     {
-        $controller = $event->getController();
-        $function = new \ReflectionFunction(\Closure::fromCallable($controller));
-        $class = is_array($controller) ? new \ReflectionClass($controller[0]) : null;
-        $found = $function->getAttributes(Idempotent::class) ?: $class?->getAttributes(Idempotent::class);
-        if ($found) {
-            $event->getRequest()->attributes->set('claim', $found[0]->newInstance());
+        foreach (self::places($event->getController()) as $place) {
+            foreach ($place->getAttributes(Idempotent::class) as $found) {
+                $event->getRequest()->attributes->set('claim', $found->newInstance());
+                return;
+            }
         }
+    }
+
+    /**
+     * Where the attribute may be: at the function, or a method that it overrides (as proxies do), or at one of its types.
+     *
+     * @return list<\ReflectionFunction|\ReflectionMethod|\ReflectionClass>
+     */
+    private static function places(callable $controller): array
+    {
+        $function = new \ReflectionFunction($controller(...));
+        $scope = $function->isAnonymous() ? null : $function->getClosureThis() ?? $function->getClosureScopeClass()?->name;
+        $own = is_array($controller) ? $controller[0] : $scope;
+        $names = $own === null ? [] : [is_object($own) ? $own::class : $own, ...class_parents($own), ...class_implements($own)];
+        $types = array_map(static fn (string $name) => new \ReflectionClass($name), array_values($names));
+        $overridden = array_filter($types, static fn (\ReflectionClass $type) => $type->hasMethod($function->name));
+        $methods = array_map(static fn (\ReflectionClass $type) => $type->getMethod($function->name), $overridden);
+        return [$function, ...$methods, ...$types];
     }
 
     public function onArguments(ControllerArgumentsEvent $event): void
