@@ -7,14 +7,15 @@ namespace Idempotency\Postgres;
 use Idempotency\Postgres\Database\Session;
 
 /** Claim, work and answer in one transaction. @internal */
-final readonly class Transactions
+final class Transactions
 {
     /** For a COMMIT that no other statement of ours precedes: one in a failed transaction rolls back, and succeeds. */
     private const CHECK = 'SELECT 1';
 
-    private float $within;
+    private readonly float $within;
+    private ?bool $mayRunAgain = null;
 
-    public function __construct(private Database\Connection $database, private Settings $settings)
+    public function __construct(private readonly Database\Connection $database, private readonly Settings $settings)
     {
         $this->within = (float) $settings->databaseTimeout;
     }
@@ -155,6 +156,11 @@ final readonly class Transactions
 
     private function let(Session $own, callable $work, float $limit): mixed
     {
+        $isFresh = $own->isFresh();
+        if ($this->mayRunAgain !== null && !($this->mayRunAgain && $isFresh)) {
+            throw new Error\Thrown(new Error\DatabaseAway('entities were in memory, so the work runs once'), false);
+        }
+        $this->mayRunAgain = $isFresh;
         try {
             return TimeLimit::run($limit, $work);
         } catch (Error\HandlerLate $late) {

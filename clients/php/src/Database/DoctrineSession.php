@@ -5,15 +5,50 @@ declare(strict_types=1);
 namespace Idempotency\Postgres\Database;
 
 use Doctrine\DBAL\Connection as Dbal;
+use Doctrine\ORM\EntityManagerInterface;
+use Doctrine\ORM\UnitOfWork;
+use Doctrine\Persistence\ManagerRegistry;
 
 /** The application's connection of Doctrine DBAL, which owns BEGIN and COMMIT. @internal */
 final class DoctrineSession extends Session
 {
-    public function __construct(private readonly Dbal $dbal, private readonly ?\Closure $afterRollBack) {}
+    private bool $hasWorked = false;
+
+    public function __construct(
+        private readonly Dbal $dbal,
+        private readonly ManagerRegistry|\Closure|null $afterRollBack,
+    ) {}
 
     public function connection(): Dbal
     {
+        $this->hasWorked = true;
         return $this->dbal;
+    }
+
+    public function isFresh(): bool
+    {
+        if (!class_exists(UnitOfWork::class, false)) { // no entity manager has been made
+            return true;
+        }
+        $registry = $this->afterRollBack instanceof ManagerRegistry ? $this->afterRollBack : null;
+        foreach ($registry?->getManagers() ?? [] as $manager) {
+            $unit = $manager instanceof EntityManagerInterface ? $manager->getUnitOfWork() : null;
+            if ($unit?->size() > 0 || $unit?->getScheduledEntityInsertions()) {
+                return false;
+            }
+        }
+        return $registry !== null;
+    }
+
+    /** The ORM closes its managers on errors, and their entities have changes that were rolled back. */
+    private function reset(): void
+    {
+        if ($this->afterRollBack instanceof \Closure) {
+            ($this->afterRollBack)();
+        }
+        foreach ($this->afterRollBack instanceof ManagerRegistry ? $this->afterRollBack->getManagerNames() : [] as $name => $id) {
+            $this->afterRollBack->resetManager($name);
+        }
     }
 
     private function native(): Session
@@ -29,6 +64,7 @@ final class DoctrineSession extends Session
     public function begin(float $within): void
     {
         $wasUsed = $this->dbal->isConnected();
+        $this->hasWorked = false;
         try {
             $this->dbal->beginTransaction();
         } catch (\Throwable $error) {
@@ -57,7 +93,7 @@ final class DoctrineSession extends Session
             while ($this->dbal->isTransactionActive()) {
                 $this->dbal->rollBack();
             }
-            $isOpen && $this->afterRollBack?->__invoke();
+            $isOpen && $this->hasWorked && $this->reset();
         } catch (\Throwable) {
             $this->dbal->close();
         }

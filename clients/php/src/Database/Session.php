@@ -26,6 +26,12 @@ abstract class Session
 
     abstract public function close(): void;
 
+    /** Whether no entity is in memory. A ROLLBACK leaves it there: another run would lose its changes, or repeat them. */
+    public function isFresh(): bool
+    {
+        return true;
+    }
+
     public function begin(float $within): void
     {
         $this->query('BEGIN', [], $within);
