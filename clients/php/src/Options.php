@@ -10,6 +10,7 @@ final readonly class Options
     private const SECONDS = 'seconds above 0';
     private const CALL = 'a callable';
     private const TEXTS = 'a list of strings';
+    private const METHODS = 'a list of DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, QUERY';
     private const HEADER = 'the name of a header field';
     private const COUNT = 'a whole number of at least 0';
     private const FLAG = 'true or false';
@@ -18,7 +19,7 @@ final readonly class Options
     private const ALL = [
         'principal' => [null, self::CALL],
         'scope' => [null, 'a string'],
-        'methods' => [['POST', 'PATCH'], self::TEXTS],
+        'methods' => [['POST', 'PATCH'], self::METHODS],
         'missingKey' => ['refuse', 'one of refuse, pass, generate, derive'],
         'window' => [Contract::WINDOW_MS / 1000, self::SECONDS],
         'exclude' => [[], self::TEXTS],
@@ -60,7 +61,11 @@ final readonly class Options
             if (!$isDefault && !self::fits($wanted, $value)) {
                 throw new \InvalidArgumentException("idempotency: `$name` has to be $wanted");
             }
-            $values[$name] = $value !== null && $wanted === self::CALL ? \Closure::fromCallable($value) : $value;
+            $values[$name] = match (true) {
+                $wanted === self::METHODS => array_map(strtoupper(...), $value),
+                $value !== null && $wanted === self::CALL => \Closure::fromCallable($value),
+                default => $value,
+            };
         }
         if (!isset($values['principal'])) {
             throw new \InvalidArgumentException('idempotency: the option `principal` is missing');
@@ -79,6 +84,8 @@ final readonly class Options
             'a whole number of at least 1' => is_int($value) && $value >= 1,
             self::FLAG => is_bool($value),
             self::TEXTS => is_array($value) && $value === array_filter($value, is_string(...)),
+            self::METHODS => self::fits(self::TEXTS, $value)
+                && array_diff(array_map(strtoupper(...), $value), preg_split('/\W+/', $wanted)) === [],
             self::HEADER => is_string($value) && preg_match('/^[!#$%&\'*+\-.^_`|~0-9A-Za-z]+$/D', $value) === 1,
             'a string' => is_string($value) && $value !== '',
             'one of refuse, pass, generate, derive' => in_array($value, ['refuse', 'pass', 'generate', 'derive'], true),

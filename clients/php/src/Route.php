@@ -24,7 +24,7 @@ final class Route
         private readonly Problems $problems,
         private readonly Exchange $exchange,
     ) {
-        $this->isConcerned = in_array($exchange->method, $options->methods, true);
+        $this->isConcerned = in_array(strtoupper($exchange->method), $options->methods, true);
         $this->missingKey = $this->isConcerned ? $options->missingKey : 'pass';
     }
 
@@ -42,10 +42,13 @@ final class Route
     private function keyed(): Answer
     {
         $this->scope = $this->options->scope ?? $this->exchange->defaultScope;
-        $this->principal = (string) ($this->options->principal)($this->exchange->request);
-        if ($this->principal === '') {
+        $principal = ($this->options->principal)($this->exchange->request);
+        if (in_array($principal, [null, false, ''], true)) {
             throw new Error\HttpProblem('unauthorized');
         }
+        $this->principal = is_string($principal) || is_int($principal) ? (string) $principal : throw new \UnexpectedValueException(
+            'idempotency: `principal` has to return a string, an integer or nothing, not ' . get_debug_type($principal),
+        );
         $sent = $this->exchange->values($this->options->keyHeader);
         $this->key = count($sent) === 1 ? Key::parse($sent[0]) : null;
         if ($this->key === null && ($sent !== [] || $this->missingKey === 'refuse')) {

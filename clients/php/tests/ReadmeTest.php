@@ -6,7 +6,11 @@ namespace Idempotency\Tests;
 
 use GuzzleHttp\Psr7\HttpFactory;
 use GuzzleHttp\Psr7\ServerRequest;
+use GuzzleHttp\Psr7\UploadedFile;
+use GuzzleHttp\Psr7\Utils;
+use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Database\Doctrine;
+use Idempotency\Postgres\Psr15\Idempotency;
 use Idempotency\Postgres\Symfony\IdempotencyListener;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
@@ -29,6 +33,8 @@ require_once __DIR__ . '/DatabaseCase.php';
 /** What the README says is run as it stands there, but for the name of the database; and Symfony's own ways. */
 final class ReadmeTest extends DatabaseCase
 {
+    private int $runs = 0;
+
     /** The PHP code below a heading. */
     private static function code(string $heading): string
     {
@@ -90,6 +96,62 @@ final class ReadmeTest extends DatabaseCase
         self::assertSame(202, $this->send($service['refunds'], $service['refund'], '{}')->getStatusCode());
         self::assertSame('unknown', $this->status());
         self::assertSame(409, $this->send($service['refunds'], $service['refund'], '{}')->getStatusCode());
+    }
+
+    /** A service by ext-pgsql whose handler answers with 201, and counts its runs. */
+    private function answers(array $options, ServerRequestInterface $request, array $headers = []): ResponseInterface
+    {
+        $factory = new HttpFactory();
+        $database = $options['database'] ?? Connection::pgsql('dbname=' . self::name());
+        unset($options['database']);
+        $keys = new Idempotency($database, $factory, $factory, $options + ['principal' => static fn () => 'me']);
+        return $keys->transactional()->process($request, new class ($this->runs, $headers) implements RequestHandlerInterface {
+            public function __construct(private int &$runs, private readonly array $headers)
+            {
+            }
+
+            public function handle(ServerRequestInterface $request): ResponseInterface
+            {
+                $this->runs++;
+                return new \GuzzleHttp\Psr7\Response(201, $this->headers);
+            }
+        });
+    }
+
+    private function request(array $headers = [], string $body = '{}', string $method = 'POST'): ServerRequest
+    {
+        return new ServerRequest($method, '/payments', ['Idempotency-Key' => $this->key] + $headers, $body);
+    }
+
+    /** @dataProvider principals */
+    public function testPrincipals(mixed $principal, int|string $expected): void
+    {
+        try {
+            $said = $this->answers(['principal' => static fn () => $principal], $this->request())->getStatusCode();
+        } catch (\UnexpectedValueException $error) {
+            $said = $error->getMessage();
+        }
+        self::assertSame([$expected, $expected === 201 ? 1 : 0], [$said, $this->runs]);
+    }
+
+    public function principals(): array
+    {
+        $is = static fn (string $type): string => "idempotency: `principal` has to return a string, an integer or nothing, not $type";
+        return [
+            ['me', 201], [7, 201], [0, 201], [null, 401], [false, 401], ['', 401], [true, $is('bool')], [['id' => 7], $is('array')],
+            [1.5, $is('float')], [new \stdClass(), $is('stdClass')],
+        ];
+    }
+
+    public function testMethodsInLowerCaseAreProtected(): void
+    {
+        foreach (['post', 'POST'] as $name) {
+            $this->key .= $name;
+            foreach (['', 'true'] as $replayed) {
+                $answer = $this->answers(['methods' => ['post']], $this->request([], '{}', $name));
+                self::assertSame($replayed, $answer->getHeaderLine('Idempotent-Replayed'));
+            }
+        }
     }
 
     public function testBodyThatAnEarlierMiddlewareHasRead(): void
