@@ -154,6 +154,17 @@ final class ReadmeTest extends DatabaseCase
         }
     }
 
+    public function testFormWithAnEmptyFile(): void
+    {
+        $none = new UploadedFile('', 0, UPLOAD_ERR_NO_FILE, '', '');
+        $text = new UploadedFile(Utils::streamFor('text'), 4, UPLOAD_ERR_OK, 'a.txt', 'text/plain');
+        $send = fn (array $files): array => [$this->answers([], $this->request(['Content-Type' => 'multipart/form-data; boundary=x'], '')
+            ->withParsedBody(['a' => '1'])->withUploadedFiles($files))->getStatusCode(), $this->runs];
+        $files = ['scan' => $none, 'text' => $text];
+        self::assertSame([[201, 1], [201, 1], [422, 1]], [$send($files), $send($files), $send(['scan' => $none])]);
+        self::assertSame('text', $text->getStream()->getContents(), 'the handler can read it');
+    }
+
     public function testBodyThatAnEarlierMiddlewareHasRead(): void
     {
         $service = self::runs('PSR-15');

@@ -45,9 +45,12 @@ final readonly class Middleware implements MiddlewareInterface
         }
         $route = $request->getAttribute('__route__'); // of Slim
         $isPattern = is_object($route) && method_exists($route, 'getPattern');
-        $part = static fn (UploadedFileInterface $file): array => [
-            $file->getClientFilename(), $file->getClientMediaType(), (string) $file->getStream(),
-        ];
+        $part = static function (UploadedFileInterface $file): array {
+            $stream = $file->getError() === UPLOAD_ERR_OK ? $file->getStream() : null;
+            $content = (string) $stream;
+            $stream?->isSeekable() && $stream->rewind(); // for the handler
+            return [$file->getClientFilename(), $file->getClientMediaType(), $content];
+        };
         $run = function (string $own, object $claim) use ($request, $handler): Answer {
             $request = $request->withAttribute($claim::class, $claim)->withoutHeader('Content-Encoding');
             $request = $own === '' ? $request : $request->withBody($this->streams->createStream($own));
