@@ -165,6 +165,15 @@ final class ReadmeTest extends DatabaseCase
         self::assertSame('text', $text->getStream()->getContents(), 'the handler can read it');
     }
 
+    public function testConnectionStringsThatAreUris(): void
+    {
+        $uri = sprintf('postgresql://%s@%s:%s/%s', getenv('PGUSER') ?: 'postgres', getenv('PGHOST') ?: '127.0.0.1', getenv('PGPORT') ?: '5432', self::name());
+        foreach (['', '?sslmode=disable', '?connect_timeout=7', '?application_name=a?b'] as $parameters) {
+            $database = Connection::pgsql($uri . $parameters);
+            self::assertSame(201, $this->answers(['database' => $database], $this->request())->getStatusCode(), $parameters);
+        }
+    }
+
     public function testBodyThatAnEarlierMiddlewareHasRead(): void
     {
         $service = self::runs('PSR-15');

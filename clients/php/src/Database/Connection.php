@@ -24,12 +24,24 @@ class Connection
         return new self(static fn (int $limit) => new \PDO($dsn, $user, $password, $options + [$timeout => $limit]));
     }
 
-    /** @param string $parameters a connection string of libpq */
+    /** @param string $parameters a connection string of libpq, or its URI */
     public static function pgsql(string $parameters): self
     {
         $mode = PGSQL_CONNECT_FORCE_NEW;
-        return new self(static fn (int $limit) => @pg_connect("connect_timeout=$limit $parameters", $mode)
+        return new self(static fn (int $limit) => @pg_connect(self::limited($parameters, $limit), $mode)
             ?: throw new DatabaseAway((string) (error_get_last()['message'] ?? 'pg_connect has failed')));
+    }
+
+    /** A limit of the caller counts more. */
+    private static function limited(string $parameters, int $limit): string
+    {
+        $isUri = preg_match('~^postgres(?:ql)?://(?:[^@/]*@)?[^?]*(\?)?~', $parameters, $found) === 1;
+        $separator = isset($found[1]) ? '&' : '?';
+        return match (true) {
+            !$isUri => "connect_timeout=$limit $parameters",
+            str_contains($parameters, 'connect_timeout=') => $parameters,
+            default => "$parameters{$separator}connect_timeout=$limit",
+        };
     }
 
     /** BEGIN, on a connection that works. */
