@@ -7,19 +7,24 @@ namespace Idempotency\Postgres;
 /** An answer over HTTP. Several fields of one name are several pairs. */
 final readonly class Answer
 {
+    /** @var list<array{string, string}> */
+    public array $headers;
+
     /**
      * @param int|null $status none where a worker has nothing to store
-     * @param list<array{string, string}> $headers
+     * @param list<array{string, string}> $headers made valid UTF-8, since a record holds nothing else
      * @param bool $raised it is the answer to an exception, so the work is rolled back
      * @param self|null $whole the answer to send, where this one is what is stored of it
      */
     public function __construct(
         public ?int $status = 200,
-        public array $headers = [],
+        array $headers = [],
         public string $body = '',
         public bool $raised = false,
         public ?self $whole = null,
-    ) {}
+    ) {
+        $this->headers = array_map(static fn (array $field): array => array_map(Request::text(...), $field), $headers);
+    }
 
     /**
      * As it is sent: whole, with these fields instead of its own of the same names.

@@ -174,6 +174,17 @@ final class ReadmeTest extends DatabaseCase
         }
     }
 
+    public function testHeaderValuesThatAreNotUtf8(): void
+    {
+        $fields = ['X-Latin' => "caf\xe9", 'X-Utf8' => 'café', 'X-Two' => ["\xff", 'b']];
+        [$first, $again] = [$this->answers([], $this->request(), $fields), $this->answers([], $this->request(), $fields)];
+        self::assertSame('true', $again->getHeaderLine('Idempotent-Replayed'));
+        foreach ($fields as $name => $value) {
+            self::assertSame(array_map(bin2hex(...), $first->getHeader($name)), array_map(bin2hex(...), $again->getHeader($name)), $name);
+        }
+        self::assertSame('café', $first->getHeaderLine('X-Utf8'));
+    }
+
     public function testBodyThatAnEarlierMiddlewareHasRead(): void
     {
         $service = self::runs('PSR-15');
