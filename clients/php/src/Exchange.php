@@ -19,6 +19,7 @@ final readonly class Exchange
      * @param \Closure(int): string $read a piece of the body as it was sent; the empty string at its end
      * @param \Closure(): (list<string|null>|null) $form the parts of a form of which PHP leaves no body
      * @param \Closure(string, TransactionalClaim|LeasedClaim): Answer $run runs the handler, each time anew
+     * @param (\Closure(\Throwable): ?Answer)|null $raised the framework's answer to an exception of the handler
      */
     public function __construct(
         public object $request,
@@ -30,6 +31,7 @@ final readonly class Exchange
         public \Closure $read,
         public \Closure $form,
         public \Closure $run,
+        public ?\Closure $raised = null,
     ) {
         $this->headers = array_change_key_case($headers);
         $this->target = str_starts_with($raw, '/') ? $raw : $target;

@@ -63,13 +63,15 @@ final class LeaseHolder
         try {
             $limit = (float) ($this->settings->handlerTimeout ?? Contract::LEASED_HANDLER_TIMEOUT_MS / 1000);
             $answer = TimeLimit::run($limit, $work);
-        } catch (Error\Rejection $rejection) {
-            $answer = $rejection->answer;
-        } catch (\Throwable $error) {
-            if (!$this->unknown && ($this->lease->isLost() || !$this->failBecauseOf($error))) {
-                return new Result('in_progress');
+        } catch (\Throwable $raised) {
+            try {
+                $answer = $this->settings->answerTo($raised);
+            } catch (\Throwable $error) {
+                if (!$this->unknown && ($this->lease->isLost() || !$this->failBecauseOf($error))) {
+                    return new Result('in_progress');
+                }
+                throw $error;
             }
-            throw $error;
         }
         return $answer instanceof Result ? $answer : $this->ended($answer);
     }

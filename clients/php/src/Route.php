@@ -159,6 +159,10 @@ final class Route
                 $this->tell('onExecute', 'execute', $record);
             },
             onLeaseLost: fn (Record $record) => $this->tell('onLeaseLost', 'lease_lost', $record),
+            raised: function (\Throwable $error): ?Answer {
+                $answer = $this->exchange->raised?->__invoke($error);
+                return $answer === null ? null : $this->limited($answer);
+            },
         );
     }
 
@@ -173,15 +177,19 @@ final class Route
                 $isAway => $this->work(new TransactionalClaim(null, ...$names, protected: false)),
                 default => $transactions->unclaimed($this->work(...), ...$names),
             };
-        } catch (Error\Rejection $rejection) {
-            $answer = $rejection->answer;
+        } catch (\Throwable $error) {
+            $answer = $this->settings()->answerTo($error);
         }
         return $answer->sent($this->keyFields());
     }
 
     private function work(TransactionalClaim|LeasedClaim $claim): Answer
     {
-        $answer = ($this->exchange->run)($this->body, $claim);
+        return $this->limited(($this->exchange->run)($this->body, $claim));
+    }
+
+    private function limited(Answer $answer): Answer
+    {
         if (strlen($answer->body) <= $this->options->maxAnswerBytes) {
             return $answer;
         }

@@ -13,6 +13,7 @@ final readonly class Settings
      * @param list<string> $dropHeaders
      * @param (\Closure(Record): void)|null $onClaim
      * @param (\Closure(Record): void)|null $onLeaseLost
+     * @param (\Closure(\Throwable): ?Answer)|null $raised the framework's answer to an exception of the work
      */
     public function __construct(
         public int $attempts = Contract::ATTEMPTS,
@@ -24,7 +25,15 @@ final readonly class Settings
         public array $dropHeaders = [],
         public ?\Closure $onClaim = null,
         public ?\Closure $onLeaseLost = null,
+        public ?\Closure $raised = null,
     ) {}
+
+    /** The answer to an exception of the work; throws it where it has none. */
+    public function answerTo(\Throwable $error): Answer
+    {
+        $rejected = $error instanceof Error\Rejection ? $error->answer : null;
+        return $rejected ?? $this->raised?->__invoke($error) ?? throw $error;
+    }
 
     /** All statuses except those that another attempt may cure, and server faults. */
     public static function keeps(int $status): bool

@@ -143,14 +143,22 @@ final class Transactions
         }
     }
 
-    /** The answer of the work, or of its rejection. */
+    /** The answer of the work, or to its exception. */
     private function worked(Session $own, callable $work, object $claim): Answer
     {
         $limit = (float) ($this->settings->handlerTimeout ?? Contract::HANDLER_TIMEOUT_MS / 1000);
         try {
             return $this->let($own, static fn (): Answer => $work($claim), $limit);
         } catch (Error\Thrown $thrown) {
-            return $thrown->cause instanceof Error\Rejection ? $thrown->cause->answer : throw $thrown;
+            if ($thrown->mayRunAgain && !$thrown->cause instanceof Error\Rejection) {
+                throw $thrown;
+            }
+            $own->rollBack($this->within); // the framework's listeners may use the connection
+            try {
+                return $this->settings->answerTo($thrown->cause);
+            } catch (\Throwable $error) {
+                throw new Error\Thrown($error, false);
+            }
         }
     }
 

@@ -10,14 +10,18 @@ use GuzzleHttp\Psr7\UploadedFile;
 use GuzzleHttp\Psr7\Utils;
 use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Database\Doctrine;
+use Idempotency\Postgres\Kind;
 use Idempotency\Postgres\Psr15\Idempotency;
+use Idempotency\Postgres\Symfony\Idempotent;
 use Idempotency\Postgres\Symfony\IdempotencyListener;
+use Idempotency\Postgres\TransactionalClaim;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\MiddlewareInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Cookie;
+use Symfony\Component\HttpFoundation\Exception\BadRequestException;
 use Symfony\Component\HttpFoundation\JsonResponse;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
@@ -268,7 +272,7 @@ final class ReadmeTest extends DatabaseCase
         $dispatcher->addListener(KernelEvents::EXCEPTION, static function (ExceptionEvent $event): void {
             $event->setResponse(new JsonResponse(['told' => $event->getThrowable()->getMessage()]));
         });
-        $controller = #[\Idempotency\Postgres\Symfony\Idempotent] static function ($claim) use (&$runs): Response {
+        $controller = #[Idempotent] static function ($claim) use (&$runs): Response {
             $runs++;
             self::pay($claim->connection);
             throw new HttpException(402, 'no funds', headers: ['X-Why' => 'poor']);
@@ -282,6 +286,57 @@ final class ReadmeTest extends DatabaseCase
         self::assertSame([1, 0], [$runs, $this->payments()]);
     }
 
+    /** @dataProvider errors */
+    public function testExceptionsThatListenersTurnIntoAnswers(\Exception $error, int $status, string $content, bool $isKept, bool $isLeased): void
+    {
+        $runs = $told = 0;
+        $connection = null;
+        $dispatcher = new EventDispatcher();
+        $dispatcher->addListener(KernelEvents::EXCEPTION, static function (ExceptionEvent $event) use (&$told, &$connection): void {
+            $told += $connection?->isTransactionActive() ? 100 : 1; // listeners may write to the database
+            match (true) {
+                $event->getThrowable() instanceof \DomainException => $event->setResponse(new JsonResponse('no funds', 403)),
+                // As the firewall does with an AccessDeniedException.
+                $event->getThrowable() instanceof \RangeException => $event->setThrowable(new HttpException(403, 'denied')),
+                default => null,
+            };
+        }, 1);
+        $dispatcher->addListener(KernelEvents::EXCEPTION, static function (ExceptionEvent $event): void {
+            $event->setResponse(new JsonResponse('listener'));
+        });
+        $work = static function (object $claim) use (&$runs, &$connection, $error): never {
+            $runs++;
+            if ($claim instanceof TransactionalClaim) {
+                self::pay($connection = $claim->connection);
+            }
+            throw $error;
+        };
+        $controller = $isLeased
+            ? #[Idempotent(Kind::Leased)] static fn ($claim) => $work($claim)
+            : #[Idempotent] static fn ($claim) => $work($claim);
+        $kernel = $this->kernel($controller, $dispatcher);
+        foreach ($isKept ? [null, 'true'] : [null] as $replayed) {
+            $answer = $this->handle($kernel, '{}');
+            $said = [$answer->getStatusCode(), $answer->getContent(), $answer->headers->get('Idempotent-Replayed')];
+            self::assertSame([$status, $content, $replayed], $said);
+        }
+        self::assertSame([1, 1, 0, $isKept], [$runs, $told, $this->payments(), $this->status() === 'completed']);
+    }
+
+    public function errors(): array
+    {
+        $cases = [
+            'a response' => [new \DomainException(), 403, '"no funds"', true],
+            'another exception' => [new \RangeException(), 403, '"listener"', true],
+            'of the request' => [new BadRequestException(), 400, '"listener"', true],
+            'of HTTP' => [new HttpException(410), 410, '"listener"', true],
+            'any other' => [new \LogicException(), 500, '"listener"', false],
+            'not to keep' => [new HttpException(503), 503, '"listener"', false],
+        ];
+        $ofKind = static fn (bool $isLeased): array => array_map(static fn (array $case): array => [...$case, $isLeased], $cases);
+        return [...array_values($ofKind(false)), ...$ofKind(true)];
+    }
+
     public function testResultsThatAreNoResponsesAndCookies(): void
     {
         $dispatcher = new EventDispatcher();
@@ -290,7 +345,7 @@ final class ReadmeTest extends DatabaseCase
             $response->headers->setCookie(Cookie::create('session', 'a b', secure: true));
             $event->setResponse($response);
         });
-        $controller = #[\Idempotency\Postgres\Symfony\Idempotent] static fn (): array => ['paid' => 1];
+        $controller = #[Idempotent] static fn (): array => ['paid' => 1];
         $kernel = $this->kernel($controller, $dispatcher);
         $cookies = array_map(static fn (Response $one): array => $one->headers->getCookies(), [$this->handle($kernel, '{}'), $again = $this->handle($kernel, '{}')]);
         self::assertEquals([[Cookie::create('session', 'a b', secure: true)], []], $cookies);

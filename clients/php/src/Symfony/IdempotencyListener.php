@@ -73,7 +73,7 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
         $controller = new ProtectedController($event, $this->dispatcher, $protection);
         $problems = new Problems($this->database, $options);
         $route = new Route($this->database, $protection->kind, $options, $problems, $controller->exchange());
-        $event->setController(static fn (): Response => $controller->response($route->answer()));
+        $event->setController(static fn (): Response => $controller->response($route));
     }
 
     /** A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before. */

@@ -10,14 +10,17 @@ use Idempotency\Postgres\Failure;
 use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Form;
 use Idempotency\Postgres\LeasedClaim;
+use Idempotency\Postgres\Route;
 use Idempotency\Postgres\TransactionalClaim;
 use Symfony\Component\HttpFoundation\Cookie;
+use Symfony\Component\HttpFoundation\Exception\RequestExceptionInterface;
 use Symfony\Component\HttpFoundation\File\UploadedFile;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpKernel\Event\ControllerArgumentsEvent;
 use Symfony\Component\HttpKernel\Event\ExceptionEvent;
 use Symfony\Component\HttpKernel\Event\ViewEvent;
+use Symfony\Component\HttpKernel\Exception\BadRequestHttpException;
 use Symfony\Component\HttpKernel\Exception\HttpExceptionInterface;
 use Symfony\Component\HttpKernel\KernelEvents;
 use Symfony\Contracts\EventDispatcher\EventDispatcherInterface;
@@ -32,6 +35,8 @@ final class ProtectedController
     private readonly array $arguments;
     /** @var list<Cookie> of the last run: their text does not tell all */
     private array $cookies = [];
+    /** @var array{\Throwable, Response|null}|null the last exception that is none to keep, and the listeners' response */
+    private ?array $told = null;
 
     public function __construct(
         private readonly ControllerArgumentsEvent $event,
@@ -62,6 +67,7 @@ final class ProtectedController
             read: static fn (int $size): string => (string) fread($body, $size),
             form: static fn () => Form::parsed($own->request->all(), $own->files->all(), $part),
             run: $this->run(...),
+            raised: $this->answerTo(...),
         );
     }
 
@@ -69,11 +75,7 @@ final class ProtectedController
     {
         $this->decode($body);
         $this->own->attributes->set('claim', $claim);
-        try {
-            return $this->answerOf($this->called($claim), false);
-        } catch (HttpExceptionInterface $error) {
-            return Failure::isConflict($error) ? throw $error : $this->answerOf($this->responseTo($error), true);
-        }
+        return $this->answerOf($this->called($claim), false);
     }
 
     /** Controllers get the body as it was before it was encoded. */
@@ -100,16 +102,38 @@ final class ProtectedController
         return $result ?? throw new \LogicException('idempotency: the controller has returned no response');
     }
 
-    /** As the kernel would make it; but the answer is stored with the claim. */
-    private function responseTo(HttpExceptionInterface&\Throwable $error): Response
+    /** To an exception that says no to the request, by its own status or by the listeners' 4xx. Others are the kernel's. */
+    private function answerTo(\Throwable $error): ?Answer
     {
+        $isOurs = str_starts_with($error::class, 'Idempotency\\Postgres\\') || Failure::isTransient($error);
+        if (!$error instanceof \Exception || $isOurs || $error === ($this->told[0] ?? null)) {
+            return null;
+        }
+        try {
+            $response = $this->responseTo($error);
+            if ($response !== null && ($response->isClientError() || $error instanceof HttpExceptionInterface)) {
+                return $this->answerOf($response, true);
+            }
+            $this->told = [$error, $response];
+        } catch (\Exception) {
+            // The kernel asks the listeners again, and gets this one.
+        }
+        return null;
+    }
+
+    /** As the kernel would make it; but the answer is stored with the claim. */
+    private function responseTo(\Exception $error): ?Response
+    {
+        $error = $error instanceof RequestExceptionInterface ? new BadRequestHttpException($error->getMessage(), $error) : $error;
         $event = new ExceptionEvent($this->event->getKernel(), $this->own, $this->event->getRequestType(), $error);
         $this->dispatcher->dispatch($event, KernelEvents::EXCEPTION);
-        $response = $event->getResponse() ?? new Response();
-        $isTold = $response->isClientError() || $response->isServerError() || $response->isRedirect();
+        $error = $event->getThrowable();
+        $http = $error instanceof HttpExceptionInterface ? $error : null;
+        $response = $event->getResponse() ?? ($http === null ? null : new Response());
+        $isTold = $response?->isClientError() || $response?->isServerError() || $response?->isRedirect();
         if (!$event->isAllowingCustomResponseCode() && !$isTold) {
-            $response->setStatusCode($error->getStatusCode());
-            $response->headers->add($error->getHeaders());
+            $response?->setStatusCode($http?->getStatusCode() ?? 500);
+            $response?->headers->add($http?->getHeaders() ?? []);
         }
         return $response;
     }
@@ -130,8 +154,13 @@ final class ProtectedController
         return new Answer($response->getStatusCode(), $fields, $content, $isRaised);
     }
 
-    public function response(Answer $answer): Response
+    public function response(Route $route): Response
     {
+        try {
+            $answer = $route->answer();
+        } catch (\Exception $error) {
+            return $error === ($this->told[0] ?? null) ? $this->told[1] ?? throw $error : throw $error;
+        }
         $fields = [];
         foreach ($answer->headers as [$name, $value]) {
             $fields[$name][] = $value;
