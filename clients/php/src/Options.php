@@ -13,6 +13,7 @@ final readonly class Options
     private const METHODS = 'a list of DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, QUERY';
     private const HEADER = 'the name of a header field';
     private const COUNT = 'a whole number of at least 0';
+    private const LOGGER = 'a logger of PSR-3';
     private const FLAG = 'true or false';
 
     /** Each option: its default, and what it has to be. */
@@ -44,6 +45,7 @@ final readonly class Options
         'onReplay' => [null, self::CALL],
         'onRefusal' => [null, self::CALL],
         'onLeaseLost' => [null, self::CALL],
+        'logger' => [null, self::LOGGER],
     ];
 
     /** @param array<string, mixed> $values */
@@ -82,6 +84,7 @@ final readonly class Options
             'seconds' => $isNumber && $value >= 0,
             self::COUNT => is_int($value) && $value >= 0,
             'a whole number of at least 1' => is_int($value) && $value >= 1,
+            self::LOGGER => $value instanceof \Psr\Log\LoggerInterface,
             self::FLAG => is_bool($value),
             self::TEXTS => is_array($value) && $value === array_filter($value, is_string(...)),
             self::METHODS => self::fits(self::TEXTS, $value)

@@ -81,7 +81,8 @@ final class Route
                 wait: $this->options->wait,
                 derive: $derive,
             ));
-        } catch (Error\DatabaseAway) {
+        } catch (Error\DatabaseAway $error) {
+            $this->log('the database is away', $error);
             return $this->refusal('unavailable', 1);
         }
     }
@@ -125,6 +126,7 @@ final class Route
             return $this->claimed($request->asDigest($request->fingerprint ?? $this->digest()));
         }
         if ($this->options->unprotectedWithoutDatabase && $error instanceof Error\DatabaseAway) {
+            $this->log('the database is away, the request runs unprotected', $error);
             return $this->unprotected(true);
         }
         throw match ($state) {
@@ -224,7 +226,17 @@ final class Route
         try {
             $this->options->$hook?->__invoke(new Event($this->scope, $this->key, $record?->attempt, $outcome));
         } catch (\Throwable $error) {
-            error_log("idempotency: the hook $hook has failed: {$error->getMessage()}");
+            $this->log("the hook $hook has failed", $error);
         }
+    }
+
+    private function log(string $what, \Throwable $error): void
+    {
+        $why = $error->getMessage();
+        for ($cause = $error->getPrevious(); $cause !== null; $cause = $cause->getPrevious()) {
+            $why .= ": {$cause->getMessage()}";
+        }
+        $logger = $this->options->logger;
+        $logger === null ? error_log("idempotency: $what: $why") : $logger->error("idempotency: $what: $why", ['exception' => $error]);
     }
 }

@@ -48,7 +48,7 @@ final class CoreTest extends TestCase
             [['missingKey' => 'ignore']], [['missingKey' => null]], [['exclude' => 'ts']], [['exclude' => [1]]], [['keyHeader' => 'a b']],
             [['statuses' => ['in_progress' => 200]]], [['statuses' => ['in-progress' => 425]]], [['echoKey' => 1]], [['scope' => '']],
             [['maxRequestBytes' => -1]], [['databaseTimeout' => INF]], [['verdict' => 'keep']], [[0 => 'x']],
-            [['methods' => ['PSOT']]], [['methods' => ['POST,PATCH']]], [['methods' => 'POST']],
+            [['methods' => ['PSOT']]], [['methods' => ['POST,PATCH']]], [['methods' => 'POST']], [['logger' => 'error_log']],
         ];
     }
 

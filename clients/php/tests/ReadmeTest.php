@@ -10,6 +10,7 @@ use GuzzleHttp\Psr7\UploadedFile;
 use GuzzleHttp\Psr7\Utils;
 use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Database\Doctrine;
+use Idempotency\Postgres\Error\DatabaseAway;
 use Idempotency\Postgres\Kind;
 use Idempotency\Postgres\Psr15\Idempotency;
 use Idempotency\Postgres\Symfony\Idempotent;
@@ -176,6 +177,38 @@ final class ReadmeTest extends DatabaseCase
             $database = Connection::pgsql($uri . $parameters);
             self::assertSame(201, $this->answers(['database' => $database], $this->request())->getStatusCode(), $parameters);
         }
+    }
+
+    public function testADatabaseThatIsAwayIsLogged(): void
+    {
+        $away = ['database' => Connection::pgsql('host=127.0.0.1 port=1'), 'attempts' => 1];
+        $file = tempnam(sys_get_temp_dir(), 'log');
+        $before = ini_set('error_log', $file);
+        try {
+            self::assertSame(503, $this->answers($away, $this->request())->getStatusCode());
+            self::assertSame(201, $this->answers($away + ['unprotectedWithoutDatabase' => true], $this->request())->getStatusCode());
+        } finally {
+            ini_set('error_log', $before);
+        }
+        $lines = file($file);
+        unlink($file);
+        self::assertMatchesRegularExpression('/idempotency: the database is away: .*connection to server at "127.0.0.1", port 1/', $lines[0]);
+        self::assertStringContainsString('idempotency: the database is away, the request runs unprotected: ', implode('', $lines));
+
+        $logger = new class extends \Psr\Log\AbstractLogger {
+            public array $said = [];
+
+            public function log($level, $message, array $context = []): void
+            {
+                $this->said[] = [$level, explode(':', $message)[1], $context['exception']::class];
+            }
+        };
+        $this->answers($away + ['logger' => $logger], $this->request());
+        $hook = static fn () => throw new \RuntimeException('it is broken');
+        $this->answers(['onExecute' => $hook, 'logger' => $logger], $this->request());
+        self::assertSame([
+            ['error', ' the database is away', DatabaseAway::class], ['error', ' the hook onExecute has failed', \RuntimeException::class],
+        ], $logger->said);
     }
 
     public function testHeaderValuesThatAreNotUtf8(): void
