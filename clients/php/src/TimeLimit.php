@@ -34,12 +34,13 @@ final class TimeLimit
             return static fn (): null => null;
         }
         $wasAsync = pcntl_async_signals(true);
-        pcntl_signal(SIGALRM, $onAlarm);
-        pcntl_alarm((int) ceil($limit));
-        return static function () use ($wasAsync): void {
+        $disarm = static function () use ($wasAsync): void {
             pcntl_alarm(0);
             pcntl_signal(SIGALRM, SIG_DFL);
             pcntl_async_signals($wasAsync);
         };
+        pcntl_signal(SIGALRM, static fn () => [$disarm(), $onAlarm()]); // it may come just before `run` disarms
+        pcntl_alarm((int) ceil($limit));
+        return $disarm;
     }
 }
