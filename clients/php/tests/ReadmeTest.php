@@ -4,6 +4,9 @@ declare(strict_types=1);
 
 namespace Idempotency\Tests;
 
+use Doctrine\DBAL\Connection as Dbal;
+use Doctrine\DBAL\Schema\Schema;
+use Doctrine\Persistence\ManagerRegistry;
 use GuzzleHttp\Psr7\HttpFactory;
 use GuzzleHttp\Psr7\ServerRequest;
 use GuzzleHttp\Psr7\UploadedFile;
@@ -20,18 +23,25 @@ use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
 use Psr\Http\Server\MiddlewareInterface;
 use Psr\Http\Server\RequestHandlerInterface;
+use Symfony\Component\Config\FileLocator;
+use Symfony\Component\DependencyInjection\ContainerBuilder;
+use Symfony\Component\DependencyInjection\Definition;
+use Symfony\Component\DependencyInjection\Loader\YamlFileLoader;
 use Symfony\Component\EventDispatcher\EventDispatcher;
 use Symfony\Component\HttpFoundation\Cookie;
 use Symfony\Component\HttpFoundation\Exception\BadRequestException;
 use Symfony\Component\HttpFoundation\JsonResponse;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\Controller\ControllerResolver;
 use Symfony\Component\HttpKernel\Event\ExceptionEvent;
 use Symfony\Component\HttpKernel\Event\ViewEvent;
 use Symfony\Component\HttpKernel\Exception\HttpException;
 use Symfony\Component\HttpKernel\HttpKernel;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
 use Symfony\Component\HttpKernel\KernelEvents;
+use Symfony\Component\Security\Core\Authentication\Token\Storage\TokenStorageInterface;
+use Symfony\Component\Yaml\Yaml;
 
 require_once __DIR__ . '/DatabaseCase.php';
 
@@ -46,6 +56,117 @@ final class ReadmeTest extends DatabaseCase
         $found = preg_match("/^## $heading\n.*?```php\n(.*?)```/ms", file_get_contents(dirname(__DIR__) . '/README.md'), $match);
         self::assertSame(1, $found, $heading);
         return strtr($match[1], ['dbname=shop' => 'dbname=' . self::name()]);
+    }
+
+    /** What the README shows as this file. */
+    private static function file(string $path): string
+    {
+        $pattern = '~```\w+\n(?://|#) ' . preg_quote($path) . '\n(.*?)```~s';
+        self::assertSame(1, preg_match($pattern, file_get_contents(dirname(__DIR__) . '/README.md'), $match), $path);
+        return $match[1];
+    }
+
+    private static function dbalAsConfigured(): Dbal
+    {
+        $configured = Yaml::parse(self::file('config/packages/doctrine.yaml'))['doctrine']['dbal'];
+        $dbal = self::dbal('pdo_pgsql');
+        $filter = static fn (string $name): bool => preg_match($configured['schema_filter'], $name) === 1; // as DoctrineBundle's
+        $dbal->getConfiguration()->setSchemaAssetsFilter($filter);
+        $dbal->setNestTransactionsWithSavepoints($configured['use_savepoints']);
+        return $dbal;
+    }
+
+    public function testMigrationsLeaveTheExtensionAlone(): void
+    {
+        $drops = static function (Dbal $dbal): string {
+            $schemas = $dbal->createSchemaManager();
+            $diff = $schemas->createComparator()->compareSchemas($schemas->introspectSchema(), new Schema());
+            return implode('; ', $dbal->getDatabasePlatform()->getAlterSchemaSQL($diff));
+        };
+        // As the relations of the edition without C are; those of an extension are known to Doctrine.
+        $this->look->exec('CREATE TABLE idempotency.plain (id integer)');
+        try {
+            self::assertStringContainsString('DROP TABLE idempotency.plain', $drops(self::dbal('pdo_pgsql')));
+            self::assertStringNotContainsString('idempotency', $drops(self::dbalAsConfigured()));
+            self::assertStringContainsString('DROP TABLE payment', $drops(self::dbalAsConfigured()));
+        } finally {
+            $this->look->exec('DROP TABLE idempotency.plain');
+        }
+    }
+
+    public function testNestedTransactionThatRollsBackBeforeAnAnswer(): void
+    {
+        $controller = #[Idempotent] static function ($claim): Response {
+            $dbal = $claim->connection;
+            self::pay($dbal);
+            try {
+                $dbal->transactional(static function () use ($dbal): never {
+                    self::pay($dbal, 2);
+                    throw new \DomainException('sold out');
+                });
+            } catch (\DomainException $error) {
+                return new JsonResponse($error->getMessage(), 409);
+            }
+        };
+        $kernel = $this->kernel($controller, new EventDispatcher(), new Doctrine(self::dbalAsConfigured()));
+        self::assertSame(409, $this->handle($kernel, '{}')->getStatusCode());
+        self::assertSame('true', $this->handle($kernel, '{}')->headers->get('Idempotent-Replayed'));
+        self::assertSame([1, 1], [$this->payments(), (int) $this->look->query('SELECT amount FROM payment')->fetchColumn()]);
+    }
+
+    /** The container of the YAML, with the services that Symfony's bundles would add. */
+    private function container(object $tokens, EventDispatcher $dispatcher): ContainerBuilder
+    {
+        $file = sys_get_temp_dir() . "/$this->key.yaml";
+        file_put_contents($file, self::file('config/services.yaml'));
+        $container = new ContainerBuilder();
+        try {
+            (new YamlFileLoader($container, new FileLocator()))->load($file);
+        } finally {
+            unlink($file);
+        }
+        $services = [
+            'event_dispatcher' => $dispatcher, 'logger' => new \Psr\Log\NullLogger(), 'security.token_storage' => $tokens,
+            'doctrine' => $this->createStub(ManagerRegistry::class), 'doctrine.dbal.default_connection' => self::dbalAsConfigured(),
+        ];
+        foreach ($services as $id => $service) {
+            $container->register($id)->setSynthetic(true)->setPublic(true);
+        }
+        array_map(static fn (Definition $one) => $one->setPublic(true), $container->getDefinitions());
+        $container->compile();
+        array_map($container->set(...), array_keys($services), $services);
+        return $container;
+    }
+
+    public function testServicesAsConfigured(): void
+    {
+        $storage = TokenStorageInterface::class;
+        interface_exists($storage) || eval(preg_replace('/(.*)\\\\(\w+)/', 'namespace $1; interface $2 {}', $storage));
+        class_exists('App\Security\Caller') || eval(self::file('src/Security/Caller.php'));
+        class_exists('PaymentController') || eval(self::code('Symfony'));
+        $tokens = new class implements TokenStorageInterface {
+            public ?string $user = null;
+
+            public function getToken(): ?self
+            {
+                return $this->user === null ? null : $this;
+            }
+
+            public function getUserIdentifier(): string
+            {
+                return $this->user;
+            }
+        };
+        $dispatcher = new EventDispatcher();
+        $dispatcher->addSubscriber($this->container($tokens, $dispatcher)->get(IdempotencyListener::class));
+        $set = static fn ($event) => $event->getRequest()->attributes->set('_controller', [new \PaymentController(), 'pay']);
+        $dispatcher->addListener(KernelEvents::REQUEST, $set);
+        $kernel = new HttpKernel($dispatcher, new ControllerResolver());
+        self::assertSame(401, $this->handle($kernel, '{"amount": 5}')->getStatusCode());
+        $tokens->user = 'shop';
+        self::assertSame(201, $this->handle($kernel, '{"amount": 5}')->getStatusCode());
+        self::assertSame('true', $this->handle($kernel, '{"amount": 5}')->headers->get('Idempotent-Replayed'));
+        self::assertSame('shop', $this->look->query('SELECT account FROM payment')->fetchColumn());
     }
 
     /** @return array<string, mixed> the variables of the code */
@@ -270,13 +391,13 @@ final class ReadmeTest extends DatabaseCase
     }
 
     /** A kernel as FrameworkBundle wires it, but by hand. */
-    private function kernel(callable|array $controller, EventDispatcher $dispatcher): HttpKernel
+    private function kernel(callable|array $controller, EventDispatcher $dispatcher, ?Doctrine $database = null): HttpKernel
     {
-        $database = new Doctrine(self::dbal('pdo_pgsql'));
+        $database ??= new Doctrine(self::dbal('pdo_pgsql'));
         $options = ['principal' => IdempotencyListener::bearer(...)];
         $dispatcher->addSubscriber(new IdempotencyListener($database, $dispatcher, $options));
         $dispatcher->addListener(KernelEvents::REQUEST, static fn ($event) => $event->getRequest()->attributes->set('_controller', $controller));
-        return new HttpKernel($dispatcher, new \Symfony\Component\HttpKernel\Controller\ControllerResolver());
+        return new HttpKernel($dispatcher, new ControllerResolver());
     }
 
     private function handle(HttpKernel $kernel, string $body): Response
@@ -287,7 +408,7 @@ final class ReadmeTest extends DatabaseCase
 
     public function testSymfony(): void
     {
-        eval(self::code('Symfony'));
+        class_exists('PaymentController') || eval(self::code('Symfony'));
         $kernel = $this->kernel([new \PaymentController(), 'pay'], new EventDispatcher());
         foreach ([null, 'true'] as $replayed) {
             $answer = $this->handle($kernel, '{"amount": 5}');
