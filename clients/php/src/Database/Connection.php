@@ -27,9 +27,14 @@ class Connection
     /** @param string $parameters a connection string of libpq, or its URI */
     public static function pgsql(string $parameters): self
     {
-        $mode = PGSQL_CONNECT_FORCE_NEW;
-        return new self(static fn (int $limit) => @pg_connect(self::limited($parameters, $limit), $mode)
-            ?: throw new DatabaseAway((string) (error_get_last()['message'] ?? 'pg_connect has failed')));
+        return new self(static function (int $limit) use ($parameters): object {
+            set_error_handler(static fn (int $level, string $message) => throw new DatabaseAway($message));
+            try {
+                return pg_connect(self::limited($parameters, $limit), PGSQL_CONNECT_FORCE_NEW);
+            } finally {
+                restore_error_handler();
+            }
+        });
     }
 
     /** A limit of the caller counts more. */
