@@ -8,7 +8,7 @@ namespace Idempotency\Postgres;
 final class Problems
 {
     /** @var array<string, array<string, mixed>> */
-    private array $known = [];
+    private static array $known = [];
 
     public function __construct(private readonly Database\Connection $database, private readonly Options $options) {}
 
@@ -33,15 +33,15 @@ final class Problems
     /** @return array<string, mixed> */
     private function document(string $word): array
     {
-        if (!isset($this->known[$word]) && !Contract::PROBLEMS[$word][2]) {
+        if (!isset(self::$known[$word]) && !Contract::PROBLEMS[$word][2]) {
             try {
                 $rows = $this->database->statement(Contract::PROBLEM, [$word], (float) $this->options->databaseTimeout);
-                $this->known[$word] = json_decode($rows[0]['problem'], true, 64, JSON_THROW_ON_ERROR);
+                self::$known[$word] = json_decode($rows[0]['problem'], true, 64, JSON_THROW_ON_ERROR);
             } catch (\Throwable) {
                 // It says less, but the same.
             }
         }
-        return $this->known[$word] ?? self::local($word);
+        return self::$known[$word] ?? self::local($word);
     }
 
     /** @param array<string, mixed> $document */

@@ -16,14 +16,15 @@ final class Route
     private string $body = '';
     private bool $isRead = false;
     private bool $hasBegun = false;
+    private readonly Problems $problems;
 
     public function __construct(
         private readonly Database\Connection $database,
         private readonly Kind $kind,
         private readonly Options $options,
-        private readonly Problems $problems,
         private readonly Exchange $exchange,
     ) {
+        $this->problems = new Problems($database, $options);
         $this->isConcerned = in_array(strtoupper($exchange->method), $options->methods, true);
         $this->missingKey = $this->isConcerned ? $options->missingKey : 'pass';
     }

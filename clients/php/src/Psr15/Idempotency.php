@@ -9,7 +9,6 @@ use Idempotency\Postgres\Exchange;
 use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Kind;
 use Idempotency\Postgres\Options;
-use Idempotency\Postgres\Problems;
 use Idempotency\Postgres\Route;
 use Psr\Http\Message\ResponseFactoryInterface;
 use Psr\Http\Message\ServerRequestInterface;
@@ -43,8 +42,7 @@ final readonly class Idempotency
     private function route(Kind $kind, array $options): MiddlewareInterface
     {
         $all = Options::of($this->common, $options);
-        $problems = new Problems($this->database, $all);
-        $route = fn (Exchange $exchange): Route => new Route($this->database, $kind, $all, $problems, $exchange);
+        $route = fn (Exchange $exchange): Route => new Route($this->database, $kind, $all, $exchange);
         return new Middleware($route, $this->responses, $this->streams);
     }
 

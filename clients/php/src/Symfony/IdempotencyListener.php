@@ -7,7 +7,6 @@ namespace Idempotency\Postgres\Symfony;
 use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Options;
-use Idempotency\Postgres\Problems;
 use Idempotency\Postgres\Route;
 use Symfony\Component\EventDispatcher\EventSubscriberInterface;
 use Symfony\Component\HttpFoundation\Request;
@@ -71,8 +70,7 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
         }
         $options = Options::of($this->options, $protection->options);
         $controller = new ProtectedController($event, $this->dispatcher, $protection);
-        $problems = new Problems($this->database, $options);
-        $route = new Route($this->database, $protection->kind, $options, $problems, $controller->exchange());
+        $route = new Route($this->database, $protection->kind, $options, $controller->exchange());
         $event->setController(static fn (): Response => $controller->response($route));
     }
 
