@@ -109,6 +109,21 @@ final class OrmTest extends DatabaseCase
         }
     }
 
+    public function testConflictAtCommit(): void
+    {
+        $this->look->exec("CREATE SEQUENCE tries; CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN IF nextval('tries') = 1 THEN RAISE SQLSTATE '40001'; END IF; RETURN NULL; END $$;
+            CREATE CONSTRAINT TRIGGER conflict AFTER UPDATE ON account DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION conflict()");
+        try {
+            $this->runs = 1;
+            $result = $this->paid(new Doctrine($this->dbal, $this->registry), null, false);
+            self::assertSame(['executed', 3, 900], [$result->outcome, $this->runs, $this->balance()]);
+        } finally {
+            $this->look->exec('DROP FUNCTION conflict CASCADE; DROP SEQUENCE tries');
+        }
+    }
+
     public function testWithoutTheRegistryItRunsOnce(): void
     {
         $this->expectException(DatabaseAway::class);

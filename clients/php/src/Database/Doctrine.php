@@ -17,9 +17,13 @@ final class Doctrine extends Connection
      */
     public function __construct(private readonly Dbal $dbal, ManagerRegistry|callable|null $afterRollBack = null)
     {
-        $isCall = $afterRollBack !== null && !$afterRollBack instanceof ManagerRegistry;
-        $reset = $isCall ? \Closure::fromCallable($afterRollBack) : $afterRollBack;
-        parent::__construct(static fn (): Session => new DoctrineSession($dbal, $reset));
+        $registry = $afterRollBack instanceof ManagerRegistry ? $afterRollBack : null;
+        $reset = match (true) {
+            $afterRollBack === null => null,
+            $registry === null => \Closure::fromCallable($afterRollBack),
+            default => static fn () => array_map($registry->resetManager(...), array_keys($registry->getManagerNames())),
+        };
+        parent::__construct(static fn (): Session => new DoctrineSession($dbal, $registry, $reset));
     }
 
     public function another(): Connection

@@ -16,7 +16,8 @@ final class DoctrineSession extends Session
 
     public function __construct(
         private readonly Dbal $dbal,
-        private readonly ManagerRegistry|\Closure|null $afterRollBack,
+        private readonly ?ManagerRegistry $registry,
+        private readonly ?\Closure $reset,
     ) {}
 
     public function connection(): Dbal
@@ -30,25 +31,13 @@ final class DoctrineSession extends Session
         if (!class_exists(UnitOfWork::class, false)) { // no entity manager has been made
             return true;
         }
-        $registry = $this->afterRollBack instanceof ManagerRegistry ? $this->afterRollBack : null;
-        foreach ($registry?->getManagers() ?? [] as $manager) {
+        foreach ($this->registry?->getManagers() ?? [] as $manager) {
             $unit = $manager instanceof EntityManagerInterface ? $manager->getUnitOfWork() : null;
             if ($unit?->size() > 0 || $unit?->getScheduledEntityInsertions()) {
                 return false;
             }
         }
-        return $registry !== null;
-    }
-
-    /** The ORM closes its managers on errors, and their entities have changes that were rolled back. */
-    private function reset(): void
-    {
-        if ($this->afterRollBack instanceof \Closure) {
-            ($this->afterRollBack)();
-        }
-        foreach ($this->afterRollBack instanceof ManagerRegistry ? $this->afterRollBack->getManagerNames() : [] as $name => $id) {
-            $this->afterRollBack->resetManager($name);
-        }
+        return $this->registry !== null;
     }
 
     private function native(): Session
@@ -88,14 +77,19 @@ final class DoctrineSession extends Session
 
     public function rollBack(float $within): void
     {
+        $hasWorked = $this->hasWorked && $this->dbal->isTransactionActive();
         try {
-            $isOpen = $this->dbal->isTransactionActive();
             while ($this->dbal->isTransactionActive()) {
                 $this->dbal->rollBack();
             }
-            $isOpen && $this->hasWorked && $this->reset();
         } catch (\Throwable) {
             $this->dbal->close();
+        }
+        try {
+            // The ORM closes its managers on errors, and their entities have changes that were rolled back.
+            $hasWorked && $this->reset?->__invoke();
+        } catch (\Throwable) {
+            // `isFresh` sees that entities are left.
         }
         if ($this->dbal->isConnected() && ($this->isGone() || !$this->native()->isIdle())) {
             $this->dbal->close();
