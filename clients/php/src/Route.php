@@ -47,9 +47,13 @@ final class Route
         if (in_array($principal, [null, false, ''], true)) {
             throw new Error\HttpProblem('unauthorized');
         }
-        $this->principal = is_string($principal) || is_int($principal) ? (string) $principal : throw new \UnexpectedValueException(
-            'idempotency: `principal` has to return a string, an integer or nothing, not ' . get_debug_type($principal),
-        );
+        if (!is_string($principal) && !is_int($principal)) {
+            $type = get_debug_type($principal);
+            throw new \UnexpectedValueException(
+                "idempotency: `principal` has to return a string, an integer or nothing, not $type",
+            );
+        }
+        $this->principal = (string) $principal;
         $sent = $this->exchange->values($this->options->keyHeader);
         $this->key = count($sent) === 1 ? Key::parse($sent[0]) : null;
         if ($this->key === null && ($sent !== [] || $this->missingKey === 'refuse')) {
@@ -237,7 +241,8 @@ final class Route
         for ($cause = $error->getPrevious(); $cause !== null; $cause = $cause->getPrevious()) {
             $why .= ": {$cause->getMessage()}";
         }
+        $text = "idempotency: $what: $why";
         $logger = $this->options->logger;
-        $logger === null ? error_log("idempotency: $what: $why") : $logger->error("idempotency: $what: $why", ['exception' => $error]);
+        $logger === null ? error_log($text) : $logger->error($text, ['exception' => $error]);
     }
 }

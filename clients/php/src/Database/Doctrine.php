@@ -12,16 +12,17 @@ use Doctrine\Persistence\ManagerRegistry;
 final class Doctrine extends Connection
 {
     /**
-     * @param ManagerRegistry|(callable(): mixed)|null $afterRollBack of Doctrine's ORM, whose managers have to be reset:
-     *     `@doctrine` in Symfony. Without the registry, work with the ORM does not run again after a conflict
+     * @param ManagerRegistry|(callable(): mixed)|null $afterRollBack of the ORM, to reset its managers: `@doctrine` in
+     *     Symfony. Without the registry, work with the ORM does not run again after a conflict
      */
     public function __construct(private readonly Dbal $dbal, ManagerRegistry|callable|null $afterRollBack = null)
     {
         $registry = $afterRollBack instanceof ManagerRegistry ? $afterRollBack : null;
+        $names = array_keys($registry?->getManagerNames() ?? []);
         $reset = match (true) {
             $afterRollBack === null => null,
             $registry === null => \Closure::fromCallable($afterRollBack),
-            default => static fn () => array_map($registry->resetManager(...), array_keys($registry->getManagerNames())),
+            default => static fn () => array_map($registry->resetManager(...), $names),
         };
         parent::__construct(static fn (): Session => new DoctrineSession($dbal, $registry, $reset));
     }

@@ -26,7 +26,7 @@ abstract class Session
 
     abstract public function close(): void;
 
-    /** Whether no entity is in memory. A ROLLBACK leaves it there: another run would lose its changes, or repeat them. */
+    /** Whether no entity is in memory. ROLLBACK leaves it there: another run would lose its changes, or repeat them. */
     public function isFresh(): bool
     {
         return true;

@@ -46,17 +46,20 @@ final readonly class IdempotencyListener implements EventSubscriberInterface
     }
 
     /**
-     * Where the attribute may be: at the function, or a method that it overrides (as proxies do), or at one of its types.
+     * Where the attribute may be: at the function, a method that it overrides (as a proxy's does), or one of its types.
      *
      * @return list<\ReflectionFunction|\ReflectionMethod|\ReflectionClass>
      */
     private static function places(callable $controller): array
     {
         $function = new \ReflectionFunction($controller(...));
-        $scope = $function->isAnonymous() ? null : $function->getClosureThis() ?? $function->getClosureScopeClass()?->name;
-        $own = is_array($controller) ? $controller[0] : $scope;
-        $names = $own === null ? [] : [is_object($own) ? $own::class : $own, ...class_parents($own), ...class_implements($own)];
-        $types = array_map(static fn (string $name) => new \ReflectionClass($name), array_values($names));
+        $own = match (true) {
+            is_array($controller) => $controller[0],
+            $function->isAnonymous() => null,
+            default => $function->getClosureThis() ?? $function->getClosureScopeClass()?->name,
+        };
+        $all = $own === null ? [] : [$own, ...array_values(class_parents($own) + class_implements($own))];
+        $types = array_map(static fn (object|string $type) => new \ReflectionClass($type), $all);
         $overridden = array_filter($types, static fn (\ReflectionClass $type) => $type->hasMethod($function->name));
         $methods = array_map(static fn (\ReflectionClass $type) => $type->getMethod($function->name), $overridden);
         return [$function, ...$methods, ...$types];

@@ -35,7 +35,7 @@ final class ProtectedController
     private readonly array $arguments;
     /** @var list<Cookie> of the last run: their text does not tell all */
     private array $cookies = [];
-    /** @var array{\Throwable, Response|null}|null the last exception that is none to keep, and the listeners' response */
+    /** @var array{\Throwable, Response|null}|null the last exception that is not stored, and the listeners' response */
     private ?array $told = null;
 
     public function __construct(
@@ -102,7 +102,7 @@ final class ProtectedController
         return $result ?? throw new \LogicException('idempotency: the controller has returned no response');
     }
 
-    /** To an exception that says no to the request, by its own status or by the listeners' 4xx. Others are the kernel's. */
+    /** To an exception that says no to the request, by its own status or by the listeners' 4xx; else none. */
     private function answerTo(\Throwable $error): ?Answer
     {
         $isOurs = str_starts_with($error::class, 'Idempotency\\Postgres\\') || Failure::isTransient($error);
@@ -124,7 +124,9 @@ final class ProtectedController
     /** As the kernel would make it; but the answer is stored with the claim. */
     private function responseTo(\Exception $error): ?Response
     {
-        $error = $error instanceof RequestExceptionInterface ? new BadRequestHttpException($error->getMessage(), $error) : $error;
+        if ($error instanceof RequestExceptionInterface) {
+            $error = new BadRequestHttpException($error->getMessage(), $error);
+        }
         $event = new ExceptionEvent($this->event->getKernel(), $this->own, $this->event->getRequestType(), $error);
         $this->dispatcher->dispatch($event, KernelEvents::EXCEPTION);
         $error = $event->getThrowable();
