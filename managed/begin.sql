@@ -101,6 +101,7 @@ BEGIN
     IF p.store_request AND q.request IS NOT NULL THEN
         PERFORM idempotency.check_size('request', q.request::text, p.max_body_bytes);
     END IF;
+    q.own_ttl := q.ttl IS NOT NULL;
     q.ttl := least(coalesce(q.ttl, p.ttl), p.max_ttl);
     q.lease := least(coalesce(q.lease, p.lease), p.max_lease);
     q.wait := coalesce(q.wait, p.wait);
@@ -272,8 +273,15 @@ BEGIN
     n.status := 'i'; n.attempt := n.attempt + 1;
     n.token := idempotency.next_token(old);
     n.claimed_at := now;
+    -- A later attempt never lets a key be forgotten sooner. Without a ttl of its own it has that of the one before.
     IF NOT derived THEN
-        n.expires_at := idempotency.after(now, q.ttl); n.retained_until := idempotency.after(now, q.retention);
+        IF n.retained_until = 'infinity' THEN
+            n.retained_until := NULL;
+        ELSIF NOT q.own_ttl AND n.expires_at > old.claimed_at THEN
+            q.ttl := least(idempotency.since(n.expires_at, old.claimed_at), p.max_ttl);
+        END IF;
+        n.expires_at := idempotency.after(now, q.ttl);
+        n.retained_until := greatest(n.retained_until, idempotency.after(now, greatest(q.retention, q.ttl)));
     END IF;
     n.lease_us := q.lease; n.lease_until := idempotency.after(now, q.lease);
     n.next_attempt_at := NULL; n.finished_at := NULL;
@@ -683,7 +691,7 @@ BEGIN
         idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'),
         idempotency.checked_span(wait, 'wait', 1, true), first_sent, idempotency.checked_span(derive, 'derive'),
         false, coalesce(hold, false), coalesce(same_statement, false), coalesce(transactional, false), holder, snapshot,
-        false, NULL, NULL, NULL, NULL)::idempotency.question;
+        false, NULL, NULL, NULL, NULL, NULL)::idempotency.question;
 END $$;
 
 -- Without a limit it waits until the answer is final.

@@ -45,5 +45,6 @@ CREATE TYPE idempotency.question AS (
     same_statement boolean, transactional boolean, holder text, snapshot pg_snapshot,
     once boolean,
     -- what follows
-    fingerprint_of integer, excluded text[], retention bigint, memory bigint
+    fingerprint_of integer, excluded text[], retention bigint, memory bigint,
+    own_ttl boolean
 );

@@ -78,6 +78,28 @@ SELECT status FROM idempotency.records WHERE key = 'tries';
 SELECT test.retryable('too late', '1 s');
 UPDATE idempotency.record SET expires_at = clock_timestamp() WHERE key = 'too late';
 SELECT * FROM due;
+-- A worker gives no ttl: that of the caller counts on, so that no repeat of the caller's is executed once more.
+BEGIN;
+SELECT outcome FROM idem_begin('month', scope => 'due/m', ttl => '30 days');
+SELECT idem_fail('month', 'no', retryable => true, scope => 'due/m', retry_after => '0');
+COMMIT;
+BEGIN;
+SELECT key FROM idem_claim_due('due/m');
+SELECT idem_complete('month', 200, 'x', scope => 'due/m');
+COMMIT;
+SELECT extract(day FROM expires_at - claimed_at) AS ttl, extract(day FROM retained_until - claimed_at) AS memory
+  FROM idempotency.record WHERE key = 'month';
+UPDATE idempotency.record r SET claimed_at = r.claimed_at - a, expires_at = r.expires_at - a, retained_until = r.retained_until - a,
+       created_at = r.created_at - a, finished_at = r.finished_at - a FROM CAST('2 days' AS interval) a WHERE key = 'month';
+-- Two days later.
+SELECT outcome FROM idem_begin('month', scope => 'due/m', ttl => '30 days');
+-- So it is after a lease.
+SELECT outcome FROM idem_begin('silent month', scope => 'due/m', ttl => '30 days', lease => '1 ms');
+SELECT pg_sleep(0.01) \gset
+SELECT key FROM idem_claim_due('due/m');
+SELECT extract(day FROM expires_at - claimed_at) AS ttl, extract(day FROM retained_until - claimed_at) AS memory
+  FROM idempotency.record WHERE key = 'silent month';
+
 -- idem_explain says since when, or from when on, a record is due.
 SELECT test.retryable('explained', '1 s'), test.retryable('soon', '-1 hour');
 SELECT key, (record ->> 'due_at')::timestamptz < now() AS due FROM unnest('{explained,soon,tries,long,done}'::text[]) k, idem_explain(k, scope => 'due/a');

@@ -70,6 +70,22 @@ void set_request(const Settled& question, store::Record* record) {
     if (asked.path != nullptr) record->path = asked.path;
 }
 
+// How long the answer is replayed, and the key remembered. A later attempt never lets a key be
+// forgotten sooner. Without a ttl of its own it has that of the attempt before, unless the times of
+// that one are infinite (keep_if_half_way).
+void set_memory(const Settled& question, const Answer& answer, TimestampTz now,
+                store::Record* record) {
+    const core::Policy& policy = question.policy.values;
+    std::int64_t ttl = question.ttl;
+    TimestampTz before = record->retained_until;
+    bool goes_on = record->attempt > 1 && !TIMESTAMP_IS_NOEND(before);
+    if (goes_on && !question.asked.ttl && record->expires_at > answer.record.claimed_at)
+        ttl = Min(record->expires_at - answer.record.claimed_at, policy.max_ttl);
+    record->expires_at = pg::after(now, ttl);
+    record->retained_until = pg::after(now, Max(question.retention, ttl));
+    if (goes_on) record->retained_until = Max(record->retained_until, before);
+}
+
 store::Record new_attempt(const Settled& question, const Answer& answer, TimestampTz now) {
     const core::Policy& policy = question.policy.values;
     store::Record record = inherited(answer, now);
@@ -80,10 +96,7 @@ store::Record new_attempt(const Settled& question, const Answer& answer, Timesta
     record.attempt++;
     record.token = new_token(answer.has_record ? answer.record.token : 0);
     record.claimed_at = now;
-    if (!in_window) {
-        record.expires_at = pg::after(now, question.ttl);
-        record.retained_until = pg::after(now, question.retention);
-    }
+    if (!in_window) set_memory(question, answer, now, &record);
     record.lease = question.lease;
     record.lease_until = pg::after(now, question.lease);
     record.next_attempt_at = pg::kNoTime;

@@ -28,14 +28,13 @@ void add_words(const Record& record, const std::vector<Range>& ranges, std::ostr
     *words << static_cast<int>(record.kind) << ' ' << record.token << ' ' << record.attempt << ' '
            << record.fingerprint << ' ' << record.status_code << ' ' << record.body << ' '
            << record.point << ' ' << record.by_operator << ' ' << record.doubted << record.given_up
-           << record.silent << ' ' << record.ttl << ' ' << record.retention << ' ' << record.lease
-           << ' ' << record.gone_from << ' ';
+           << record.silent << ' ' << record.lease << ' ' << record.gone_from << ' ';
     for (const Range& range : ranges) *words << is_for_ever(range);
 }
 
 std::vector<Range> ranges_of(const Record& record) {
-    return {record.claimed, record.expires, record.retained, record.lease_until,
-            record.next_attempt};
+    return {record.ttl,      record.retention,   record.claimed,     record.expires,
+            record.retained, record.lease_until, record.next_attempt};
 }
 
 // What a later call can distinguish in an order: its words, and apart from them the ranges of its

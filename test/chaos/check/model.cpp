@@ -19,6 +19,20 @@ Micros plus(Micros moment, Micros duration) {
 Range after_by(const Window& window, Micros duration) {
     return {plus(window.from, duration), plus(window.to, duration)};
 }
+Range after_by(const Range& moment, const Range& duration) {
+    return {plus(moment.lo, duration.lo), plus(moment.hi, duration.hi)};
+}
+
+Range later_of(const Range& a, const Range& b) {
+    return {std::max(a.lo, b.lo), std::max(a.hi, b.hi)};
+}
+
+// The span from a claim to an end, which is the one that it was given unless the end has moved.
+Range span_to(const Range& end, const Range& claimed, const Range& given) {
+    const Range as_given = after_by(claimed, given);
+    if (as_given.lo == end.lo && as_given.hi == end.hi) return given;
+    return {std::max<Micros>(0, end.lo - claimed.hi), end.hi - claimed.lo};
+}
 
 bool may_be_over(const Range& end, const Window& now) {
     return now.to >= end.lo;
@@ -74,12 +88,13 @@ bool lease_may_be_over(const Record& record, const Window& now) {
 
 // ttl and retention also count from the end, if less than half of the ttl would be left.
 void keep_long_enough(const Range& end, Record* record) {
-    const bool possible = record->claimed.lo + record->ttl - end.hi < record->ttl / 2;
-    const bool certain = record->claimed.hi + record->ttl - end.lo < record->ttl / 2;
-    for (auto [range, duration] : {std::pair{&record->expires, record->ttl},
-                                   std::pair{&record->retained, record->retention}}) {
-        if (certain) range->lo = plus(end.lo, duration);
-        if (possible) range->hi = std::max(range->hi, plus(end.hi, duration));
+    const Range ttl = record->ttl;
+    const bool possible = record->claimed.lo + ttl.lo - end.hi < ttl.lo / 2;
+    const bool certain = record->claimed.hi + ttl.hi - end.lo < ttl.hi / 2;
+    for (auto [range, duration] :
+         {std::pair{&record->expires, ttl}, std::pair{&record->retained, record->retention}}) {
+        if (certain) range->lo = plus(end.lo, duration.lo);
+        if (possible) range->hi = std::max(range->hi, plus(end.hi, duration.hi));
     }
 }
 
@@ -96,8 +111,7 @@ void keep_if_half_way(Record* record) {
 
 // A dead letter is reported for its whole retention, which counts from when it became one.
 void keep_exhausted(const Range& end, Record* record) {
-    record->retained = {plus(end.lo, record->retention), plus(end.hi, record->retention)};
-    record->expires = record->retained;
+    record->expires = record->retained = after_by(end, record->retention);
 }
 
 // After an operator's decision both count from the decision, if they would end earlier.
@@ -120,18 +134,34 @@ Record new_claim(const Step& step, const Rules& rules, const Window& now) {
     record.attempt = 1;
     record.fingerprint = call.asked.fingerprint;
     record.claimed = {now.from, now.to};
-    record.ttl = call.asked.ttl > 0 ? call.asked.ttl : rules.ttl;
-    record.retention = std::max(rules.retention, record.ttl);
+    const Micros ttl = call.asked.ttl > 0 ? call.asked.ttl : rules.ttl;
+    const Micros retention = std::max(rules.retention, ttl);
+    record.ttl = {ttl, ttl};
+    record.retention = {retention, retention};
     record.lease = call.asked.lease > 0 ? call.asked.lease : rules.lease;
-    record.expires = after_by(now, record.ttl);
-    record.retained = after_by(now, record.retention);
+    record.expires = after_by(now, ttl);
+    record.retained = after_by(now, retention);
     record.lease_until = after_by(now, record.lease);
     record.gone_from = step.gone_from;
     return record;
 }
 
+// A later attempt never lets a key be forgotten sooner, and goes on with the ttl of the one before
+// unless it has its own.
+void go_on(const Record& old, const Call& call, const Rules& rules, Record* record) {
+    if (old.retained.lo == kNever) return;
+    if (call.asked.ttl == 0) {
+        record->ttl = span_to(old.expires, old.claimed, old.ttl);
+        record->expires = after_by(record->claimed, record->ttl);
+        record->retention = later_of({rules.retention, rules.retention}, record->ttl);
+    }
+    record->retained = later_of(after_by(record->claimed, record->retention), old.retained);
+    record->retention = span_to(record->retained, record->claimed, record->retention);
+}
+
 Record next_claim(const Record& old, const Step& step, const Rules& rules, const Window& now) {
     Record record = new_claim(step, rules, now);
+    go_on(old, *step.call, rules, &record);
     record.attempt = old.attempt + 1;
     if (record.fingerprint == 0) record.fingerprint = old.fingerprint;
     record.point = old.point;

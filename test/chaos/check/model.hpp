@@ -28,8 +28,8 @@ struct Record {
     bool doubted = false;   // a sweeper has given it up as unknown
     bool silent = false;    // Exhausted: the last attempt timed out
     bool given_up = false;  // its error says so of a sweeper; the next attempt has it till its end
-    Micros ttl = 0;
-    Micros retention = 0;
+    Range ttl;              // of this attempt; what lies between the claim and these ends
+    Range retention;
     Micros lease = 0;
     Range claimed;
     Range expires;

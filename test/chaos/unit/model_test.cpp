@@ -211,6 +211,34 @@ TEST(Undecided, ARecoveryPointOutlivesTheRetention) {
     EXPECT_EQ(story(1, ""), Wrong{16});
 }
 
+// A later attempt that names no ttl, such as a worker's, goes on with that of the caller.
+TEST(Ttl, OfTheAttemptBeforeGoesOn) {
+    const auto story = [](Micros later, const char* outcome, Micros ttl) {
+        Story told;
+        told.rules().ttl = told.rules().retention = 5 * kSecond;
+        told.transaction().begin("execute", 10).asked.ttl = 100 * kSecond;
+        fail_retryable(told);
+        told.commit();
+        told.transaction().begin("execute", 20, 2).asked.ttl = ttl;
+        told.complete("done");
+        told.commit();
+        told.later(later).alone();
+        if (std::string(outcome) == "replay")
+            told.replay("done", 2);
+        else
+            told.begin(outcome, 30);
+        return told.violated();
+    };
+    EXPECT_EQ(story(60 * kSecond, "replay", 0), kNothing);
+    EXPECT_EQ(story(60 * kSecond, "execute", 0), Wrong{4});
+    EXPECT_EQ(story(200 * kSecond, "execute", 0), kNothing);
+    EXPECT_EQ(story(200 * kSecond, "replay", 0), Wrong{2});
+    // A shorter one ends the replay sooner, and not the memory.
+    EXPECT_EQ(story(60 * kSecond, "replay", 20 * kSecond), Wrong{2});
+    EXPECT_EQ(story(60 * kSecond, "execute", 20 * kSecond), Wrong{4});
+    EXPECT_EQ(story(60 * kSecond, "expired", 20 * kSecond), kNothing);
+}
+
 TEST(Exhausted, StaysForItsRetentionAndNeverExpires) {
     const auto story = [](Micros later, const char* outcome) {
         Story told;
