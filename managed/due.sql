@@ -46,12 +46,12 @@ DECLARE
     now timestamptz;
     execution text;
 BEGIN
-    IF (p.principal_required AND principal = '') OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
+    IF (p.principal_required AND principal = '') OR (p.transactional_only AND lease IS NOT NULL) OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
     SELECT * INTO r FROM idempotency.record t
      WHERE t.key = claim_if_due.key AND t.scope = claim_if_due.scope AND t.principal = claim_if_due.principal FOR UPDATE SKIP LOCKED;
     IF NOT FOUND OR r.sealed_by IS NOT NULL OR idempotency.is_own_claim(r) THEN RETURN NULL; END IF;
     q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL,
-        lease => CASE WHEN NOT p.transactional_only THEN lease END, holder => holder);
+        lease => lease, holder => holder);
     q.without_request := true;
     q := idempotency.settle(q, p);
     now := clock_timestamp();
@@ -91,6 +91,10 @@ BEGIN
     PERFORM idempotency.check_writable('idem_claim_due()');
     scopes := ARRAY(SELECT s FROM unnest(idempotency.active_scopes(scope COLLATE "C")) s
                      WHERE idempotency.closure_of(s) IS NULL AND (idempotency.policy_row(s)).encrypt IS NOT TRUE);
+    IF lease IS NOT NULL AND EXISTS (SELECT FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only) THEN
+        PERFORM idempotency.tell('no_leases');
+        scopes := ARRAY(SELECT s FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only IS NOT TRUE);
+    END IF;
     WHILE looked >= batch AND granted < max_claims AND cardinality(scopes) > 0 LOOP
         looked := 0;
         FOR found IN SELECT * FROM idempotency.due_records(scopes, since_after, now, batch) LOOP

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '0aab0b6911aaefe2';
+    digest constant text := 'fa93a489c68805db';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1326,6 +1326,7 @@ VALUES ('wrong_span', '22023', 'invalid %1$s', '%2$s', 'Use an interval %3$s %4$
     ('required', '22004', '%1$s is required', 'The policy of this scope requires it.', '%2$s'),
     ('unseen', '40001', 'could not serialize access due to an earlier attempt with this key', 'The snapshot is older than that attempt''s end and may not see its effects.', 'Roll back and retry the transaction.'),
     ('unseen_own', '40001', 'could not serialize access due to an earlier attempt with this key', 'This transaction has ended that attempt, and its snapshot may not see all its effects.', 'Roll back, end the attempt in a transaction of its own, and retry.'),
+    ('no_leases', '00000', 'scopes with transactional_only are passed over', 'A claim with a lease outlasts its transaction.', 'Omit lease, and end the claims before COMMIT.'),
     ('too_many_keys', '54000', 'too many elements in keys', 'There are %1$s; 1000 are allowed.', 'Split the keys over several calls.'),
     ('too_large', '54000', 'size of %1$s exceeds the limit', 'It has %2$s bytes; %3$s are allowed.', 'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes.'),
     ('body_too_large', '54000', 'size of body exceeds the limit', 'It has %1$s bytes; %2$s are allowed.', 'Raise max_body_bytes in the scope''s policy or idempotency.max_body_bytes, or set on_large_body to "omit".'),
@@ -3293,12 +3294,12 @@ DECLARE
     now timestamptz;
     execution text;
 BEGIN
-    IF (p.principal_required AND principal = '') OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
+    IF (p.principal_required AND principal = '') OR (p.transactional_only AND lease IS NOT NULL) OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
     SELECT * INTO r FROM idempotency.record t
      WHERE t.key = claim_if_due.key AND t.scope = claim_if_due.scope AND t.principal = claim_if_due.principal FOR UPDATE SKIP LOCKED;
     IF NOT FOUND OR r.sealed_by IS NOT NULL OR idempotency.is_own_claim(r) THEN RETURN NULL; END IF;
     q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL,
-        lease => CASE WHEN NOT p.transactional_only THEN lease END, holder => holder);
+        lease => lease, holder => holder);
     q.without_request := true;
     q := idempotency.settle(q, p);
     now := clock_timestamp();
@@ -4985,6 +4986,10 @@ BEGIN
     PERFORM idempotency.check_writable('idem_claim_due()');
     scopes := ARRAY(SELECT s FROM unnest(idempotency.active_scopes(scope COLLATE "C")) s
                      WHERE idempotency.closure_of(s) IS NULL AND (idempotency.policy_row(s)).encrypt IS NOT TRUE);
+    IF lease IS NOT NULL AND EXISTS (SELECT FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only) THEN
+        PERFORM idempotency.tell('no_leases');
+        scopes := ARRAY(SELECT s FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only IS NOT TRUE);
+    END IF;
     WHILE looked >= batch AND granted < max_claims AND cardinality(scopes) > 0 LOOP
         looked := 0;
         FOR found IN SELECT * FROM idempotency.due_records(scopes, since_after, now, batch) LOOP

@@ -113,14 +113,18 @@ SELECT key FROM idem_claim_due('due/c', 10);
 SELECT idem_policy_alter('due/*', unset => '{max_open_claims}');
 SELECT key FROM idem_claim_due('due/c', 10);
 
--- A claim of a transactional scope ends in its transaction.
-SELECT idem_policy_set('due/t', transactional_only => true);
-SELECT test.retryable('t', '1 s', 'due/t');
-SELECT key FROM idem_claim_due('due/t', 1, '1 hour');
+-- A claim of a transactional scope ends in its transaction. A call with a lease passes such scopes over, and
+-- serves the others.
+SELECT idem_policy_set('mix/*', retry_base => '0'), idem_policy_set('mix/t', transactional_only => true);
+SELECT test.retryable('t', '2 s', 'mix/t'), test.retryable('beside', '1 s', 'mix/a');
+SELECT key FROM idem_claim_due('mix/*', 10, '1 hour');
+SELECT key FROM idem_claim_due('mix/t', lease => '1 hour');
+SELECT key FROM idem_claim_due('mix/t');
 BEGIN;
-SELECT key FROM idem_claim_due('due/t', 1, '1 hour');
-SELECT idem_complete('t', 200, scope => 'due/t');
+SELECT key FROM idem_claim_due('mix/*', 10);
+SELECT idem_complete('t', 200, scope => 'mix/t');
 COMMIT;
+SELECT key, status FROM idempotency.records WHERE scope LIKE 'mix/%' ORDER BY 1;
 
 -- A right of its own: neither the protocol nor the right of an operator has it, and it has the protocol.
 CREATE ROLE regress_worker;
@@ -159,7 +163,7 @@ BEGIN READ ONLY;
 SELECT * FROM refused($$SELECT * FROM idem_claim_due('due/a')$$);
 ROLLBACK;
 
-DELETE FROM idempotency.record WHERE scope LIKE 'due/%';
+DELETE FROM idempotency.record WHERE scope LIKE 'due/%' OR scope LIKE 'mix/%';
 TRUNCATE idempotency.policy, idempotency.audit;
 DROP VIEW due;
 DROP FUNCTION test.retryable;

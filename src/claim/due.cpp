@@ -22,24 +22,39 @@ namespace {
 // A batch has room for the records that other workers are claiming at the same moment.
 constexpr int kSmallestBatch = 100;
 
-store::Scopes open_scopes(std::string_view pattern) {
-    store::Scopes scopes = store::active_scopes(pattern);
+bool is_transactional(std::string_view scope) {
+    core::Policy policy;
+    return config::policy_ignoring_role(scope, &policy) && policy.transactional_only;
+}
+
+// Those that are open to the caller. A claim with a lease outlasts its transaction, and COMMIT would
+// refuse it, with all others of the call, where a policy says transactional_only.
+store::Scopes scopes_for(const DueQuestion& asked) {
+    store::Scopes scopes = store::active_scopes(pg::bytes_of(asked.pattern));
     int open = 0;
-    for (int i = 0; i < scopes.count; i++)
-        if (!config::is_closed(config::closure_of(pg::bytes_of(scopes.names[i]))))
+    bool passed_over = false;
+    for (int i = 0; i < scopes.count; i++) {
+        std::string_view scope = pg::bytes_of(scopes.names[i]);
+        if (config::is_closed(config::closure_of(scope))) continue;
+        if (asked.lease && is_transactional(scope))
+            passed_over = true;
+        else
             scopes.names[open++] = scopes.names[i];
+    }
     scopes.count = open;
+    if (passed_over)
+        ereport(NOTICE, (errmsg("scopes with transactional_only are passed over"),
+                         errdetail("A claim with a lease outlasts its transaction."),
+                         errhint("Omit lease, and end the claims before COMMIT.")));
     return scopes;
 }
 
-Question question_of(const DueQuestion& asked, const store::Identity& id,
-                     const core::Policy& policy) {
+Question question_of(const DueQuestion& asked, const store::Identity& id) {
     Question question{};
     question.function = "idem_claim_due()";
     question.id = id;
     question.without_request = true;
-    // There the claim ends before COMMIT, and no lease counts.
-    if (!policy.transactional_only) question.lease = asked.lease;
+    question.lease = asked.lease;
     question.holder = asked.holder;
     return question;
 }
@@ -53,10 +68,10 @@ bool opens(store::Record* record, const core::Policy& policy) {
 // Under the key's lock. False: it is not granted, and the lock is not needed.
 bool grant_if_due(const DueQuestion& asked, const store::Identity& id, Answer* answer) {
     std::optional<config::ScopePolicy> policy = config::policy_if_open(pg::bytes_of(id.scope));
-    if (!policy) return false;
+    if (!policy || (asked.lease && policy->values.transactional_only)) return false;
     // A record from before the policy required a principal.
     if (policy->values.principal_required && pg::bytes_of(id.principal).empty()) return false;
-    Question question = question_of(asked, id, policy->values);
+    Question question = question_of(asked, id);
     Settled settled = settle(question);
     store::Record* record = &answer->record;
     record->id = id;
@@ -76,7 +91,7 @@ bool grant_if_due(const DueQuestion& asked, const store::Identity& id, Answer* a
 void claim_due(const DueQuestion& asked, void (*take)(const store::Record&, void*),
                void* argument) {
     pg::require_writable("idem_claim_due()");
-    store::Scopes scopes = open_scopes(pg::bytes_of(asked.pattern));
+    store::Scopes scopes = scopes_for(asked);
     TimestampTz now = GetCurrentTimestamp();
     TimestampTz after = DT_NOBEGIN;
     int batch = Max(2 * asked.most, kSmallestBatch);
