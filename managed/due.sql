@@ -35,42 +35,61 @@ SELECT d.key, d.scope, d.principal, d.since FROM (
        AND (t.lease_until <= now OR t.backend_pid IS NOT NULL) AND least(t.lease_until, now) > since_after) d
  ORDER BY d.since FETCH FIRST (most) ROWS WITH TIES $$;
 
--- Claims a record if it is due and free. Null if it is not, or if its transaction has to pass it over.
-CREATE FUNCTION idempotency.claim_if_due(key text, scope text, principal text, lease interval, holder text)
-    RETURNS idempotency.record LANGUAGE plpgsql AS $$
+-- How a worker may claim a record: as a retry or a takeover, or not as yet ("full"); else null.
+CREATE FUNCTION idempotency.due_as(r idempotency.record, q idempotency.question, p idempotency.in_force, now timestamptz)
+    RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    q idempotency.question;
-    p idempotency.in_force := idempotency.policy_for(scope);
-    r idempotency.record;
-    lock constant integer := idempotency.lock_of(key, scope, principal);
-    now timestamptz;
     execution text;
 BEGIN
-    IF (p.principal_required AND principal = '') OR (p.transactional_only AND lease IS NOT NULL) OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN NULL; END IF;
-    SELECT * INTO r FROM idempotency.record t
-     WHERE t.key = claim_if_due.key AND t.scope = claim_if_due.scope AND t.principal = claim_if_due.principal FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND OR r.sealed_by IS NOT NULL OR idempotency.is_own_claim(r) THEN RETURN NULL; END IF;
-    q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL,
-        lease => lease, holder => holder);
+    IF r.token IS NULL OR r.sealed_by IS NOT NULL OR idempotency.is_own_claim(r) THEN RETURN NULL; END IF;
+    execution := idempotency.execution_of(idempotency.reason_for(r, q, p, now));
+    IF execution IS NULL OR execution NOT IN ('retry', 'takeover') THEN
+        RETURN NULL;
+    ELSIF p.max_open_claims > 0 AND NOT q.transactional AND NOT idempotency.has_room(q, p.max_open_claims) THEN
+        RETURN 'full';
+    END IF;
+    RETURN execution;
+END $$;
+
+-- Claims a record if it is due and free. Locks stay until the end of the transaction: it takes none for a record
+-- that a look passes over, and looks once more under the lock.
+CREATE FUNCTION idempotency.claim_if_due(key text, scope text, principal text, lease interval, holder text,
+    OUT r idempotency.record, OUT execution text) LANGUAGE plpgsql AS $$
+DECLARE
+    q idempotency.question;
+    p constant idempotency.in_force := idempotency.policy_for(scope);
+    lock constant integer := idempotency.lock_of(key, scope, principal);
+    now timestamptz := clock_timestamp();
+BEGIN
+    IF (p.principal_required AND principal = '') OR (p.transactional_only AND lease IS NOT NULL) THEN RETURN; END IF;
+    q := idempotency.question_of('idem_claim_due()', key, scope, principal, NULL, lease => lease, holder => holder);
     q.without_request := true;
     q := idempotency.settle(q, p);
+    execution := idempotency.due_as(idempotency.record_of(key, scope, principal), q, p, now);
+    IF execution IS NULL OR execution = 'full' OR NOT pg_try_advisory_xact_lock(18756, lock) THEN RETURN; END IF;
+    SELECT * INTO r FROM idempotency.record t
+     WHERE t.key = claim_if_due.key AND t.scope = claim_if_due.scope AND t.principal = claim_if_due.principal FOR UPDATE SKIP LOCKED;
     now := clock_timestamp();
-    execution := idempotency.execution_of(idempotency.reason_for(r, q, p, now));
-    IF execution IS NULL OR execution NOT IN ('retry', 'takeover')
-       OR (p.max_open_claims > 0 AND NOT q.transactional AND NOT idempotency.has_room(q, p.max_open_claims)) THEN
-        RETURN NULL;
+    execution := idempotency.due_as(r, q, p, now);
+    IF execution IS NULL OR execution = 'full' THEN
+        r := NULL;
+        RETURN;
     END IF;
     PERFORM idempotency.require_sight(q, r, lock);
-    RETURN idempotency.grant_claim(q, p, r, execution, now);
+    r := idempotency.grant_claim(q, p, r, execution, now);
 END $$;
 
 -- Passes a record over that the transaction's snapshot is too old for. Its savepoint gives lock and row back.
-CREATE FUNCTION idempotency.claim_if_seen(key text, scope text, principal text, lease interval, holder text)
-    RETURNS idempotency.record LANGUAGE plpgsql AS $$
+CREATE FUNCTION idempotency.claim_if_seen(key text, scope text, principal text, lease interval, holder text,
+    OUT r idempotency.record, OUT execution text) LANGUAGE plpgsql AS $$
+DECLARE
+    claim record;
 BEGIN
-    RETURN idempotency.claim_if_due(key, scope, principal, lease, holder);
+    claim := idempotency.claim_if_due(key, scope, principal, lease, holder);
+    r := claim.r;
+    execution := claim.execution;
 EXCEPTION WHEN serialization_failure THEN
-    RETURN NULL;
+    RETURN;
 END $$;
 
 --: idem_worker_claim_due plpgsql definer
@@ -82,6 +101,8 @@ DECLARE
     found record;
     looked integer := batch;
     granted integer := 0;
+    full_up text[] := '{}';
+    claim record;
     r idempotency.record;
 BEGIN
     PERFORM idempotency.check_name(scope, 'scope', true);
@@ -100,9 +121,15 @@ BEGIN
         FOR found IN SELECT * FROM idempotency.due_records(scopes, since_after, now, batch) LOOP
             looked := looked + 1;
             since_after := found.since;
-            r := CASE WHEN idempotency.snapshot_is_fixed()
-                      THEN idempotency.claim_if_seen(found.found_key, found.found_scope, found.found_principal, lease, holder)
-                      ELSE idempotency.claim_if_due(found.found_key, found.found_scope, found.found_principal, lease, holder) END;
+            CONTINUE WHEN found.found_scope || E'\n' || found.found_principal = ANY (full_up);
+            claim := CASE WHEN idempotency.snapshot_is_fixed()
+                          THEN idempotency.claim_if_seen(found.found_key, found.found_scope, found.found_principal, lease, holder)
+                          ELSE idempotency.claim_if_due(found.found_key, found.found_scope, found.found_principal, lease, holder) END;
+            -- The principal has as many claims as it may have: its other records need no look.
+            IF claim.execution = 'full' AND cardinality(full_up) < 1000 THEN
+                full_up := full_up || (found.found_scope || E'\n' || found.found_principal);
+            END IF;
+            r := claim.r;
             CONTINUE WHEN r.token IS NULL;
             RETURN NEXT ROW(r.key, r.scope, r.principal, r.token, r.attempt, r.operation, r.method, r.path, r.request,
                 r.recovery_point, r.state, r.error, r.created_at, r.lease_until)::@extschema@.idem_due;

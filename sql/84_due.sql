@@ -110,6 +110,18 @@ SELECT idem_policy_alter('due/*', max_open_claims => 1);
 SELECT test.retryable('p1', '2 s', 'due/c', 'p'), test.retryable('p2', '1 s', 'due/c', 'p'), test.retryable('q1', '1 s', 'due/c', 'q');
 SELECT key FROM idem_claim_due('due/c', 10);
 SELECT key FROM idem_claim_due('due/c', 10);
+-- What is passed over keeps no lock, however much it is, and what is behind it is reached.
+INSERT INTO idempotency.record (scope, principal, key, status, attempt, token, lease_us, created_at, claimed_at, expires_at,
+    retained_until, next_attempt_at, finished_at)
+SELECT 'due/f', CASE WHEN n <= 1000 THEN 'full' ELSE 'other' END, 'f' || n, 'r', 1, n, 1, t, t, t + '2 days', t + '2 days', t, t
+  FROM generate_series(1, 1001) n, CAST(now() + (n - 3600000) * interval '1 ms' AS timestamptz) t;
+SELECT key FROM idem_claim_due('due/f', lease => '1 hour');
+BEGIN;
+SELECT key FROM idem_claim_due('due/f', 10);
+SELECT key FROM idem_claim_due('due/f', 10);
+SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756 AND pid = pg_backend_pid();
+ROLLBACK;
+DELETE FROM idempotency.record WHERE scope = 'due/f';
 SELECT idem_policy_alter('due/*', unset => '{max_open_claims}');
 SELECT key FROM idem_claim_due('due/c', 10);
 
