@@ -116,9 +116,12 @@ INSERT INTO idempotency.record (scope, principal, key, status, attempt, token, l
 SELECT 'due/f', CASE WHEN n <= 1000 THEN 'full' ELSE 'other' END, 'f' || n, 'r', 1, n, 1, t, t, t + '2 days', t + '2 days', t, t
   FROM generate_series(1, 1001) n, CAST(now() + (n - 3600000) * interval '1 ms' AS timestamptz) t;
 SELECT key FROM idem_claim_due('due/f', lease => '1 hour');
+CREATE VIEW looks AS SELECT sum(pg_stat_get_xact_numscans(indexrelid)) AS n FROM pg_index WHERE indrelid = 'idempotency.record'::regclass;
 BEGIN;
+SELECT n AS before FROM looks \gset
 SELECT key FROM idem_claim_due('due/f', 10);
 SELECT key FROM idem_claim_due('due/f', 10);
+SELECT n - :before < 500 AS few_looks FROM looks;
 SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 18756 AND pid = pg_backend_pid();
 ROLLBACK;
 DELETE FROM idempotency.record WHERE scope = 'due/f';
@@ -177,6 +180,6 @@ ROLLBACK;
 
 DELETE FROM idempotency.record WHERE scope LIKE 'due/%' OR scope LIKE 'mix/%';
 TRUNCATE idempotency.policy, idempotency.audit;
-DROP VIEW due;
+DROP VIEW due, looks;
 DROP FUNCTION test.retryable;
 DROP ROLE regress_worker, regress_other, regress_vault;

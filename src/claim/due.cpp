@@ -19,16 +19,50 @@ namespace idem::claim {
 
 namespace {
 
-// A batch has room for the records that other workers are claiming at the same moment.
+// A batch has room for the records that other workers are claiming at the same moment. Where much
+// is passed over, the next ones are larger.
 constexpr int kSmallestBatch = 100;
+constexpr int kLargestBatch = 10000;
+
+// Principals that have as many claims in a scope as its policy allows. None of their records is
+// looked at again in this call: they may be many, and the oldest.
+struct FullUp {
+    HTAB* hashes;
+    text* no_key;
+};
+
+FullUp none_full() {
+    HASHCTL control{};
+    control.keysize = control.entrysize = sizeof(std::uint64_t);
+    control.hcxt = CurrentMemoryContext;
+    return {
+        hash_create("idempotency principals", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT),
+        pg::make_text("")};
+}
+
+// With the secret seed of identities.
+std::uint64_t hash_of_principal(const FullUp& full, const store::Identity& id) {
+    return store::make_identity(id.scope, id.principal, full.no_key).hash;
+}
+
+bool is_full(const FullUp& full, const store::Identity& id) {
+    if (hash_get_num_entries(full.hashes) == 0) return false;
+    std::uint64_t hash = hash_of_principal(full, id);
+    return hash_search(full.hashes, &hash, HASH_FIND, nullptr) != nullptr;
+}
+
+void note_full(const FullUp& full, const store::Identity& id) {
+    std::uint64_t hash = hash_of_principal(full, id);
+    (void)hash_search(full.hashes, &hash, HASH_ENTER, nullptr);
+}
 
 bool is_transactional(std::string_view scope) {
     core::Policy policy;
     return config::policy_ignoring_role(scope, &policy) && policy.transactional_only;
 }
 
-// Those that are open to the caller. A claim with a lease outlasts its transaction, and COMMIT would
-// refuse it, with all others of the call, where a policy says transactional_only.
+// Those that are open to the caller. A claim with a lease outlasts its transaction, and COMMIT
+// would refuse it, with all others of the call, where a policy says transactional_only.
 store::Scopes scopes_for(const DueQuestion& asked) {
     store::Scopes scopes = store::active_scopes(pg::bytes_of(asked.pattern));
     int open = 0;
@@ -65,25 +99,46 @@ bool opens(store::Record* record, const core::Policy& policy) {
     return false;
 }
 
+// Whether the record that was found is due, and opens.
+bool is_due(const Settled& settled, Answer* answer, TimestampTz now) {
+    answer->has_record = true;
+    answer->decision = decision_about(&answer->record, settled, now);
+    core::Execution execution = answer->decision->execution;
+    return (execution == core::Execution::Retry || execution == core::Execution::Takeover) &&
+           opens(&answer->record, settled.policy.values);
+}
+
 // Under the key's lock. False: it is not granted, and the lock is not needed.
-bool grant_if_due(const DueQuestion& asked, const store::Identity& id, Answer* answer) {
+bool grant_if_due(const DueQuestion& asked, const store::Identity& id, const FullUp& full,
+                  Answer* answer) {
     std::optional<config::ScopePolicy> policy = config::policy_if_open(pg::bytes_of(id.scope));
     if (!policy || (asked.lease && policy->values.transactional_only)) return false;
     // A record from before the policy required a principal.
     if (policy->values.principal_required && pg::bytes_of(id.principal).empty()) return false;
     Question question = question_of(asked, id);
     Settled settled = settle(question);
-    store::Record* record = &answer->record;
-    record->id = id;
-    store::Look look = store::find(id, record);
+    answer->record.id = id;
+    store::Look look = store::find(id, &answer->record);
     if (!look.found || TransactionIdIsValid(look.writer)) return false;
     TimestampTz now = GetCurrentTimestamp();
-    answer->has_record = true;
-    answer->decision = decision_about(record, settled, now);
-    core::Execution execution = answer->decision->execution;
-    if (execution != core::Execution::Retry && execution != core::Execution::Takeover) return false;
-    return opens(record, settled.policy.values) && may_be_granted(settled, now, *answer) &&
-           grant(settled, now, 0, answer);
+    if (!is_due(settled, answer, now)) return false;
+    Hindrance hindrance = hindrance_of(settled, now, *answer);
+    if (hindrance == Hindrance::NoRoom) note_full(full, id);
+    return hindrance == Hindrance::None && grant(settled, now, 0, answer);
+}
+
+// Whether the record was claimed, and taken.
+bool claim_if_due(const DueQuestion& asked, const store::Identity& id, const FullUp& full,
+                  void (*take)(const store::Record&, void*), void* argument) {
+    if (is_full(full, id) || open_claim(id) != nullptr || !try_lock_if_room(id)) return false;
+    Answer answer{};
+    if (!grant_if_due(asked, id, full, &answer)) {
+        unlock(id);
+        return false;
+    }
+    account_for(answer);
+    take(answer.record, argument);
+    return true;
 }
 
 }  // namespace
@@ -92,34 +147,31 @@ void claim_due(const DueQuestion& asked, void (*take)(const store::Record&, void
                void* argument) {
     pg::require_writable("idem_claim_due()");
     store::Scopes scopes = scopes_for(asked);
+    FullUp full = none_full();
     TimestampTz now = GetCurrentTimestamp();
     TimestampTz after = DT_NOBEGIN;
     int batch = Max(2 * asked.most, kSmallestBatch);
     int granted = 0;
-    MemoryContext each =
-        AllocSetContextCreate(CurrentMemoryContext, "idempotency claim", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext outer = CurrentMemoryContext;
+    MemoryContext all = AllocSetContextCreate(outer, "idempotency batch", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext each = AllocSetContextCreate(outer, "idempotency claim", ALLOCSET_DEFAULT_SIZES);
     for (bool at_end = scopes.count == 0; !at_end && granted < asked.most;) {
+        MemoryContextReset(all);
+        MemoryContextSwitchTo(all);
         store::DueRecords due = store::due_records(scopes, after, now, batch);
         at_end = due.count < batch;
+        batch = Min(2 * batch, kLargestBatch);
+        MemoryContextSwitchTo(each);
         for (int i = 0; i < due.count && granted < asked.most; i++) {
             CHECK_FOR_INTERRUPTS();
-            const store::Identity& id = due.items[i].id;
             after = due.items[i].since;
-            if (open_claim(id) != nullptr || !try_lock_if_room(id)) continue;
-            MemoryContext outer = MemoryContextSwitchTo(each);
-            Answer answer{};
-            if (grant_if_due(asked, id, &answer)) {
-                account_for(answer);
-                take(answer.record, argument);
-                granted++;
-            } else {
-                unlock(id);
-            }
-            MemoryContextSwitchTo(outer);
+            if (claim_if_due(asked, due.items[i].id, full, take, argument)) granted++;
             MemoryContextReset(each);
         }
     }
+    MemoryContextSwitchTo(outer);
     MemoryContextDelete(each);
+    MemoryContextDelete(all);
 }
 
 TimestampTz due_at(const store::Record& record, const core::Policy& policy) {

@@ -224,9 +224,11 @@ bool add_written(NewClaim* claim, std::int64_t left) {
 
 }  // namespace
 
-bool may_be_granted(const Settled& question, TimestampTz now, const Answer& answer) {
+Hindrance hindrance_of(const Settled& question, TimestampTz now, const Answer& answer) {
     store::lock_for_writing(question.id);
-    return has_room(question) && sight_of(question, answer, now) == Sight::Full;
+    if (!has_room(question)) return Hindrance::NoRoom;
+    bool sees_all = sight_of(question, answer, now) == Sight::Full;
+    return sees_all ? Hindrance::None : Hindrance::OldSnapshot;
 }
 
 store::Record claimed_record(const Settled& question, TimestampTz now, const Answer& answer) {

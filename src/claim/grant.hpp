@@ -15,8 +15,9 @@ bool grant(const Settled& question, TimestampTz now, std::int64_t left, Answer* 
 // The record of that claim, for a caller that has the lock and ends the claim before it is written.
 store::Record claimed_record(const Settled& question, TimestampTz now, const Answer& answer);
 
-// Whether grant() would raise none of its errors for the record that was found: that its principal
-// has too many claims, or that the work would not see all of the attempts before.
-bool may_be_granted(const Settled& question, TimestampTz now, const Answer& answer);
+// Which of its errors grant() would raise for the record that was found: that its principal has too
+// many claims, or that the work would not see all of the attempts before.
+enum class Hindrance { None, NoRoom, OldSnapshot };
+Hindrance hindrance_of(const Settled& question, TimestampTz now, const Answer& answer);
 
 }  // namespace idem::claim
