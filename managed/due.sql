@@ -140,12 +140,15 @@ BEGIN
 END
 
 --: idem_due_by_scope sql definer
-SELECT d.scope::text, count(*), min(d.since) FROM (
-    SELECT t.scope, t.next_attempt_at AS since FROM idempotency.record t
-     WHERE t.status = 'r' AND t.next_attempt_at <= clock_timestamp() AND t.expires_at > clock_timestamp()
+SELECT d.scope::text, sum(d.records)::bigint, min(d.since) FROM (
+    SELECT t.scope, t.attempt, t.resolved_by IS NOT NULL AS resolved, false AS leased, count(*) AS records, min(t.next_attempt_at) AS since
+      FROM idempotency.record t
+     WHERE t.status = 'r' AND t.next_attempt_at <= clock_timestamp() AND t.expires_at > clock_timestamp() GROUP BY 1, 2, 3
      UNION ALL
-    SELECT t.scope, t.lease_until FROM idempotency.record t
-     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.lease_until <= clock_timestamp()) d
+    SELECT t.scope, t.attempt, false, true, count(*), min(t.lease_until) FROM idempotency.record t
+     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.lease_until <= clock_timestamp()
+     GROUP BY 1, 2) d LEFT JOIN LATERAL idempotency.policy_row(d.scope) p ON true
+ WHERE (d.resolved OR (d.attempt >= p.max_attempts) IS NOT TRUE) AND NOT (d.leased AND p.on_lease_expiry IS NOT DISTINCT FROM 'unknown')
  GROUP BY d.scope
 
 -- When a worker may take the record, if nothing changes; null: never.

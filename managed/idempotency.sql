@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '0bbf897ed7e9499d';
+    digest constant text := '3cd9a7043034933d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1016,12 +1016,15 @@ CREATE FUNCTION idempotency.due_by_scope(OUT scope text, OUT records bigint, OUT
     RETURNS SETOF record
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
-SELECT d.scope::text, count(*), min(d.since) FROM (
-    SELECT t.scope, t.next_attempt_at AS since FROM idempotency.record t
-     WHERE t.status = 'r' AND t.next_attempt_at <= clock_timestamp() AND t.expires_at > clock_timestamp()
+SELECT d.scope::text, sum(d.records)::bigint, min(d.since) FROM (
+    SELECT t.scope, t.attempt, t.resolved_by IS NOT NULL AS resolved, false AS leased, count(*) AS records, min(t.next_attempt_at) AS since
+      FROM idempotency.record t
+     WHERE t.status = 'r' AND t.next_attempt_at <= clock_timestamp() AND t.expires_at > clock_timestamp() GROUP BY 1, 2, 3
      UNION ALL
-    SELECT t.scope, t.lease_until FROM idempotency.record t
-     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.lease_until <= clock_timestamp()) d
+    SELECT t.scope, t.attempt, false, true, count(*), min(t.lease_until) FROM idempotency.record t
+     WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.lease_until <= clock_timestamp()
+     GROUP BY 1, 2) d LEFT JOIN LATERAL idempotency.policy_row(d.scope) p ON true
+ WHERE (d.resolved OR (d.attempt >= p.max_attempts) IS NOT TRUE) AND NOT (d.leased AND p.on_lease_expiry IS NOT DISTINCT FROM 'unknown')
  GROUP BY d.scope
 $body$;
 COMMENT ON FUNCTION idempotency.due_by_scope IS 'per scope, the records of this node that a worker may take, and since when the oldest is due';

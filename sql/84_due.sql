@@ -105,6 +105,22 @@ SELECT test.retryable('explained', '1 s'), test.retryable('soon', '-1 hour');
 SELECT key, (record ->> 'due_at')::timestamptz < now() AS due FROM unnest('{explained,soon,tries,long,done}'::text[]) k, idem_explain(k, scope => 'due/a');
 SELECT key FROM idem_claim_due('due/a');
 
+-- The view counts what a worker may get by the policy of now: not where max_attempts is lower than it was, unless
+-- an operator has allowed one more, and not where a takeover is forbidden.
+SELECT idem_policy_set('now/*', retry_base => '0', retry_cap => '0');
+SELECT test.retryable('twice', '1 s', 'now/low'), test.retryable('twice', '1 s', 'now/low'), test.retryable('new', '2 s', 'now/low'),
+       test.retryable('twice', '1 s', 'now/more'), test.retryable('twice', '1 s', 'now/more');
+SELECT outcome FROM idem_begin('silent', scope => 'now/low', lease => '1 ms');
+SELECT pg_sleep(0.01) \gset
+SELECT scope, records FROM idempotency.due WHERE scope LIKE 'now/%' ORDER BY 1;
+SELECT idem_policy_alter('now/*', max_attempts => 2);
+SELECT idem_resolve('twice', 'release', 'now/more', reason => 'once more');
+SELECT scope, records FROM idempotency.due WHERE scope LIKE 'now/%' ORDER BY 1;
+SELECT idem_policy_alter('now/*', on_lease_expiry => 'unknown');
+SELECT scope, records, age > '1 s' OR scope <> 'now/low' AS of_the_oldest FROM idempotency.due WHERE scope LIKE 'now/%' ORDER BY 1;
+SELECT key, scope FROM idem_claim_due('now/*', 10);
+SELECT scope, records FROM idempotency.due WHERE scope LIKE 'now/%';
+
 -- A principal has no more claims than its policy allows.
 SELECT idem_policy_alter('due/*', max_open_claims => 1);
 SELECT test.retryable('p1', '2 s', 'due/c', 'p'), test.retryable('p2', '1 s', 'due/c', 'p'), test.retryable('q1', '1 s', 'due/c', 'q');
@@ -178,7 +194,7 @@ BEGIN READ ONLY;
 SELECT * FROM refused($$SELECT * FROM idem_claim_due('due/a')$$);
 ROLLBACK;
 
-DELETE FROM idempotency.record WHERE scope LIKE 'due/%' OR scope LIKE 'mix/%';
+DELETE FROM idempotency.record WHERE scope LIKE 'due/%' OR scope LIKE 'mix/%' OR scope LIKE 'now/%';
 TRUNCATE idempotency.policy, idempotency.audit;
 DROP VIEW due, looks;
 DROP FUNCTION test.retryable;

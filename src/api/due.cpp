@@ -65,7 +65,7 @@ Datum due_by_scope(FunctionCallInfo fcinfo) {
     const store::RecordTable* table = store::local_tables(&tables);
     for (int i = 0; i < tables; i++) {
         int count;
-        const store::DueOfScope* due = store::due_by_scope(table[i].table, now, &count);
+        const claim::DueOfScope* due = claim::due_by_scope(table[i].table, now, &count);
         for (int k = 0; k < count; k++) {
             Datum values[] = {PointerGetDatum(due[k].scope), Int64GetDatum(due[k].records),
                               TimestampTzGetDatum(due[k].oldest)};

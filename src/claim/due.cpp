@@ -12,7 +12,6 @@
 #include "claim/sealing.hpp"
 #include "pg/boundary.hpp"
 #include "stats/counters.hpp"
-#include "store/due.hpp"
 #include "store/store.hpp"
 
 namespace idem::claim {
@@ -141,6 +140,21 @@ bool claim_if_due(const DueQuestion& asked, const store::Identity& id, const Ful
     return true;
 }
 
+// The policy of now may allow fewer attempts than that of the claim, or forbid the takeover. A row
+// that is invalid closes its scope until it is mended: that records wait is to be seen.
+bool may_be_granted(const store::DueGroup& group) {
+    core::Policy policy;
+    if (!config::policy_ignoring_role(pg::bytes_of(group.scope), &policy)) return true;
+    store::Record record{};
+    record.status = group.status;
+    record.attempt = group.attempt;
+    record.if_silent = core::IfSilent::Takeover;
+    record.resolved_by = group.resolved ? group.scope : nullptr;
+    record.next_attempt_at = record.lease_until = group.oldest;
+    record.expires_at = DT_NOEND;
+    return due_at(record, policy) != pg::kNoTime;
+}
+
 }  // namespace
 
 void claim_due(const DueQuestion& asked, void (*take)(const store::Record&, void*),
@@ -172,6 +186,25 @@ void claim_due(const DueQuestion& asked, void (*take)(const store::Record&, void
     MemoryContextSwitchTo(outer);
     MemoryContextDelete(each);
     MemoryContextDelete(all);
+}
+
+DueOfScope* due_by_scope(Oid table, TimestampTz now, int* count) {
+    int groups;
+    const store::DueGroup* group = store::due_groups(table, now, &groups);
+    auto* found = static_cast<DueOfScope*>(
+        palloc(sizeof(DueOfScope) * (static_cast<std::size_t>(groups) + 1)));
+    *count = 0;
+    for (int i = 0; i < groups; i++) {
+        if (!may_be_granted(group[i])) continue;
+        DueOfScope* last = *count > 0 ? &found[*count - 1] : nullptr;
+        if (last == nullptr || pg::bytes_of(last->scope) != pg::bytes_of(group[i].scope)) {
+            found[(*count)++] = {group[i].scope, group[i].records, group[i].oldest};
+            continue;
+        }
+        last->records += group[i].records;
+        last->oldest = Min(last->oldest, group[i].oldest);
+    }
+    return found;
 }
 
 TimestampTz due_at(const store::Record& record, const core::Policy& policy) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/policy.hpp"
+#include "store/due.hpp"
 #include "store/record.hpp"
 
 namespace idem::claim {
@@ -18,6 +19,16 @@ struct DueQuestion {
 // many open claims, that does not open, or that the transaction's snapshot is too old for. Ends
 // early where the lock table is full. Waits for no key.
 void claim_due(const DueQuestion& asked, void (*take)(const store::Record&, void*), void* argument);
+
+// How many records of a scope claim_due() may grant, and since when the oldest is due.
+struct DueOfScope {
+    text* scope;
+    std::int64_t records;
+    TimestampTz oldest;
+};
+
+// By the policies of now, for all scopes of a table of this node. In the current memory context.
+DueOfScope* due_by_scope(Oid table, TimestampTz now, int* count);
 
 // When claim_due() may grant the record, if nothing changes; kNoTime: never.
 TimestampTz due_at(const store::Record& record, const core::Policy& policy);

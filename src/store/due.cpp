@@ -46,14 +46,15 @@ constexpr const char* kDue = R"(
             AND least(t.lease_until, $3) > $2) AS due
     ORDER BY since FETCH FIRST ($4) ROWS WITH TIES)";
 
-constexpr const char* kByScope = R"(
-    SELECT scope, count(*), min(since) FROM (
-        SELECT scope, next_attempt_at AS since FROM %1$s
-        WHERE status = 'r' AND next_attempt_at <= $1 AND expires_at > $1
+// $1 now
+constexpr const char* kGroups = R"(
+    SELECT scope, status, attempt, resolved, count(*), min(since) FROM (
+        SELECT scope, status, attempt, resolved_by IS NOT NULL AS resolved, next_attempt_at AS since
+        FROM %1$s WHERE status = 'r' AND next_attempt_at <= $1 AND expires_at > $1
         UNION ALL
-        SELECT scope, lease_until FROM %1$s
+        SELECT scope, status, attempt, false, lease_until FROM %1$s
         WHERE status = 'i' AND if_silent = 't' AND lease_until <= $1) AS due
-    GROUP BY scope)";
+    GROUP BY scope, status, attempt, resolved ORDER BY scope)";
 
 // Runs a statement about a table; take(row) gets each row. A shard may have been dropped since.
 template <typename Take>
@@ -147,14 +148,19 @@ DueRecords due_records(const Scopes& scopes, TimestampTz after, TimestampTz now,
     return found;
 }
 
-DueOfScope* due_by_scope(Oid table, TimestampTz now, int* count) {
+DueGroup* due_groups(Oid table, TimestampTz now, int* count) {
     constexpr Oid kNow[] = {TIMESTAMPTZOID};
     Datum value = TimestampTzGetDatum(now);
-    DueOfScope* found = nullptr;
+    DueGroup* found = nullptr;
     *count = 0;
-    read(table, kByScope, 1, kNow, &value, [&](std::uint64_t rows, const pg::FoundRow& row) {
+    read(table, kGroups, 1, kNow, &value, [&](std::uint64_t rows, const pg::FoundRow& row) {
         if (found == nullptr) grow(&found, 0, rows);
-        found[(*count)++] = {row.text_at(1), row.number(2), DatumGetTimestampTz(row.value(3))};
+        found[(*count)++] = {row.text_at(1),
+                             static_cast<core::Status>(DatumGetChar(row.value(2))),
+                             DatumGetInt32(row.value(3)),
+                             DatumGetBool(row.value(4)),
+                             row.number(5),
+                             DatumGetTimestampTz(row.value(6))};
     });
     return found;
 }

@@ -31,14 +31,18 @@ struct DueRecords {
 // newest snapshot, of all tables of this node. In the current memory context.
 DueRecords due_records(const Scopes& scopes, TimestampTz after, TimestampTz now, int limit);
 
-// How many records of a scope are due, and since when the oldest is.
-struct DueOfScope {
+// Records of a scope that are due by the policy of their claim, and of which the policy of now says
+// the same: by status, attempt, and whether an operator has allowed one more attempt.
+struct DueGroup {
     text* scope;
+    core::Status status;
+    int attempt;
+    bool resolved;
     std::int64_t records;
     TimestampTz oldest;
 };
 
-// For all scopes of a table of this node. In the current memory context.
-DueOfScope* due_by_scope(Oid table, TimestampTz now, int* count);
+// Those of a table of this node, by scope. In the current memory context.
+DueGroup* due_groups(Oid table, TimestampTz now, int* count);
 
 }  // namespace idem::store
