@@ -12,6 +12,22 @@ BEGIN
     UPDATE idempotency.record r SET next_attempt_at = clock_timestamp() - since
      WHERE r.key = retryable.key AND r.scope = retryable.scope AND r.principal = retryable.principal;
 END $$;
+-- A request that is executed puts no entry into the index of what is due: it has no page but its first.
+TRUNCATE idempotency.record;
+CREATE VIEW index_of_due AS SELECT pg_relation_size('idempotency.record_due') / current_setting('block_size')::integer AS pages;
+SELECT (idem_begin('plain', scope => 'due/p')).outcome, idem_complete('plain', 200, 'x', scope => 'due/p'), idem_once('plain once', 'due/p');
+BEGIN;
+SELECT outcome FROM idem_begin('in one', scope => 'due/p');
+SELECT idem_complete('in one', 200, 'x', scope => 'due/p');
+COMMIT;
+SELECT pages FROM index_of_due;
+BEGIN;
+SELECT outcome FROM idem_begin('fails', scope => 'due/p');
+SELECT idem_fail('fails', 'no', retryable => true, scope => 'due/p');
+COMMIT;
+SELECT pages > 1 AS more FROM index_of_due;
+DELETE FROM idempotency.record;
+
 SELECT idem_policy_set('due/*', store_request => true, retry_base => '0');
 
 SELECT test.retryable('old', '3 s'), test.retryable('new', '1 s'), test.retryable('later', '-1 hour'),
@@ -196,6 +212,6 @@ ROLLBACK;
 
 DELETE FROM idempotency.record WHERE scope LIKE 'due/%' OR scope LIKE 'mix/%' OR scope LIKE 'now/%';
 TRUNCATE idempotency.policy, idempotency.audit;
-DROP VIEW due, looks;
+DROP VIEW due, looks, index_of_due;
 DROP FUNCTION test.retryable;
 DROP ROLE regress_worker, regress_other, regress_vault;
