@@ -1,9 +1,8 @@
-// Two hooks, before and after Citus's own.
-//
-// Citus takes no statement with a condition for a lone call (TryToDelegateFunctionCall: "query has
-// a WHERE section"). So a statement that has more than the call gets a condition that is always
-// true, and that the planner can't drop. The function then runs here, and makes the call on the
-// other node by itself (forward.cpp).
+// Citus's planner has the server's planner simplify the query, and then looks whether it is a lone
+// call. It takes none with a condition for one (TryToDelegateFunctionCall: "query has a WHERE
+// section"). So a query that only became a lone call gets a condition that is always true, when
+// the server's planner has chosen all paths: Citus sees it, and the plan does not have it. The
+// function then runs here, and makes the call on the other node by itself (forward.cpp).
 //
 // A plan with a delegated call is marked in its CustomScan, because a plan that was made in one
 // transaction may run in another. The executor refuses it if the transaction is read-only.
@@ -17,6 +16,7 @@ namespace idem::api {
 namespace {
 
 planner_hook_type next_planner;
+create_upper_paths_hook_type next_paths;
 ExecutorStart_hook_type next_start;
 
 // A bit of CustomScan's flags that neither the server nor Citus uses.
@@ -30,16 +30,7 @@ constexpr std::string_view kReaders[] = {"idem_get", "idem_operator_explain",
 struct Calls {
     bool ours;
     bool write;
-    bool inlined;  // of a function whose query the planner may put in the call's place
 };
-
-// The conditions of inline_set_returning_function that do not depend on the call.
-bool may_be_inlined(HeapTuple row) {
-    auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(row));
-    return form->prolang == SQLlanguageId && form->proretset && !form->proisstrict &&
-           !form->prosecdef && form->provolatile != PROVOLATILE_VOLATILE &&
-           heap_attisnull(row, Anum_pg_proc_proconfig, nullptr);
-}
 
 // The symbol of a function in C; nullptr: it is in another language.
 const char* symbol_of(HeapTuple row) {
@@ -60,7 +51,6 @@ void note_function(Oid function, Calls* calls) {
         for (std::string_view reader : kReaders) reads = reads || reader == symbol;
         calls->write = calls->write || !reads;
     }
-    calls->inlined = calls->inlined || may_be_inlined(row);
     ReleaseSysCache(row);
 }
 
@@ -73,43 +63,46 @@ bool find_calls(Node* node, void* context) {
     return pg::walk_expression(node, find_calls, context);
 }
 
-// SELECT f(...), or SELECT ... FROM f(...).
-bool is_lone_call(const Query& query) {
-    if (query.hasSubLinks || query.cteList != NIL || query.setOperations != nullptr) return false;
-    if (query.jointree->quals != nullptr) return false;
-    if (query.rtable == NIL) return true;
-    return list_length(query.rtable) == 1 &&
-           linitial_node(RangeTblEntry, query.rtable)->rtekind == RTE_FUNCTION;
-}
-
-// Then it stays more than a lone call.
-bool has_table(const Query& query) {
-    ListCell* entry;
-    foreach (entry, query.rtable)
-        if (lfirst_node(RangeTblEntry, entry)->rtekind == RTE_RELATION) return true;
-    return false;
-}
-
-// now() IS NOT NULL: no constant for the planner, and evaluated once.
-Node* always_true() {
-    auto* test = makeNode(NullTest);
-    test->arg = reinterpret_cast<Expr*>(
-        makeFuncExpr(F_NOW, TIMESTAMPTZOID, NIL, InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL));
-    test->nulltesttype = IS_NOT_NULL;
-    test->argisrow = false;
-    test->location = -1;
-    return reinterpret_cast<Node*>(test);
-}
-
-PlannedStmt* plan(Query* query, IDEM_PLANNER_PARAMETERS) {
+Calls calls_of(Query* query) {
     Calls calls{};
     if (query->commandType == CMD_SELECT && query->utilityStmt == nullptr)
         (void)find_calls(reinterpret_cast<Node*>(query), &calls);
-    bool stays_alone = calls.ours && !calls.inlined && is_lone_call(*query);
-    if ((calls.ours || calls.inlined) && !stays_alone && !has_table(*query))
-        query->jointree->quals = make_and_qual(query->jointree->quals, always_true());
+    return calls;
+}
+
+// SELECT f(...), or SELECT ... FROM f(...), for the simplified query. It still has all tables,
+// subqueries and CTEs that the statement had. Where that has no FROM, the planner adds a result.
+bool was_lone_call(const Query& query) {
+    if (query.hasSubLinks || query.cteList != NIL || list_length(query.rtable) != 1) return false;
+    auto* only = linitial_node(RangeTblEntry, query.rtable);
+    return only->rtekind == RTE_FUNCTION || (only->rtekind == RTE_RESULT && !only->inFromCl);
+}
+
+// Where Citus looks for a call: the query has nothing else.
+bool is_lone_call(const Query& query) {
+    if (query.setOperations != nullptr || query.jointree->quals != nullptr) return false;
+    if (query.jointree->fromlist == NIL) return true;
+    auto* only = static_cast<Node*>(linitial(query.jointree->fromlist));
+    if (list_length(query.jointree->fromlist) != 1 || !IsA(only, RangeTblRef)) return false;
+    int number = reinterpret_cast<RangeTblRef*>(only)->rtindex;
+    RTEKind kind = list_nth_node(RangeTblEntry, query.rtable, number - 1)->rtekind;
+    return kind == RTE_FUNCTION || kind == RTE_RESULT;
+}
+
+void paths(PlannerInfo* root, UpperRelationKind stage, RelOptInfo* input, RelOptInfo* output,
+           void* extra) {
+    if (next_paths != nullptr) next_paths(root, stage, input, output, extra);
+    Query* query = root->parse;
+    if (stage != UPPERREL_FINAL || root->parent_root != nullptr) return;
+    if (is_lone_call(*query) && !was_lone_call(*query) && calls_of(query).ours)
+        query->jointree->quals = reinterpret_cast<Node*>(list_make1(makeBoolConst(true, false)));
+}
+
+// The simplified query has the calls that stood in other functions as well.
+PlannedStmt* plan(Query* query, IDEM_PLANNER_PARAMETERS) {
+    bool writes = calls_of(query).write;
     PlannedStmt* planned = next_planner(query, IDEM_PLANNER_ARGUMENTS);
-    if (calls.write && IsA(planned->planTree, CustomScan))
+    if (IsA(planned->planTree, CustomScan) && (writes || calls_of(query).write))
         reinterpret_cast<CustomScan*>(planned->planTree)->flags |= kWritesElsewhere;
     return planned;
 }
@@ -133,6 +126,8 @@ void watch_delegation() {
     if (!pg::is_citus_loaded() || planner_hook == nullptr) return;
     next_planner = planner_hook;
     planner_hook = plan;
+    next_paths = create_upper_paths_hook;
+    create_upper_paths_hook = paths;
     next_start = ExecutorStart_hook;
     ExecutorStart_hook = start;
 }

@@ -3,8 +3,9 @@
 // are two faults in that, which other functions have too:
 //
 // - It looks at the statement after the server's planner has simplified it. A call beside a CTE,
-//   subquery or VALUES of one row has become a lone call by then, and the backend crashes. A lone
-//   call beside a scalar subquery fails.
+//   subquery or VALUES of one row has become a lone call by then, and the backend crashes. So has
+//   one of a function in SQL that does nothing but call ours. A lone call beside a scalar subquery
+//   fails.
 // - It does not ask whether the transaction may write.
 #pragma once
 

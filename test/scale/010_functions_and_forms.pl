@@ -28,7 +28,7 @@ sub is_everywhere
 
 subtest 'functions' => sub {
 	my %tested = map { $_ => 1 } qw(idem_begin idem_complete idem_fail idem_unknown idem_extend idem_checkpoint idem_release
-	  idem_once idem_execute idem_get idem_explain idem_resolve idem_forget idem_resolve_idle idem_erase
+	  idem_once idem_once_each idem_execute idem_get idem_explain idem_resolve idem_forget idem_resolve_idle idem_erase
 	  idem_await_claims);
 	is($coordinator->safe_psql('postgres', q{
 			SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc
@@ -83,6 +83,7 @@ subtest 'functions' => sub {
 	is_everywhere(q{SELECT idem_get('nothing', principal => 'TENANT') IS NULL}, 't', 'get of nothing');
 	is_everywhere(q{SELECT outcome FROM idem_explain('nothing', principal => 'TENANT')}, 'execute', 'explain');
 	is_everywhere(q{SELECT (idem_get('nothing', principal => 'TENANT')).outcome IS NULL}, 't', 'a field of nothing');
+	is_everywhere(q{SELECT count(*) FROM idem_once_each(ARRAY['each NODE', 'each NODE'], principal => 'TENANT')}, '1', 'once_each');
 	is_everywhere(q{SELECT idem_once('once NODE', principal => 'TENANT'), idem_once('once NODE', principal => 'TENANT')}, 't|f', 'once');
 };
 
@@ -211,6 +212,36 @@ subtest 'statements that the planner simplifies' => sub {
 	}
 };
 
+# The planner also puts a call of ours in the place of a call of such a function.
+$coordinator->safe_psql('postgres', q{
+	CREATE FUNCTION once_of(k text, p text) RETURNS boolean LANGUAGE sql AS 'SELECT idem_once(k, principal => p)';
+	CREATE FUNCTION once_within(k text, p text) RETURNS boolean LANGUAGE sql RETURN once_of(k, p);
+	CREATE FUNCTION claim_of(k text, p text) RETURNS idem_claim LANGUAGE sql AS 'SELECT idem_begin(k, principal => p)';
+	CREATE FUNCTION same(v text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT v'});
+my @wrapped = map { my $function = $_; map { s/CALLED/$function/gr } (
+	q{SELECT CALLED('K', 'TENANT')},
+	q{SELECT CALLED(same('K'), 'TENANT')},
+	q{SELECT f FROM CALLED('K', 'TENANT') f},
+	q{WITH a AS (SELECT 'K' k) SELECT f FROM a, CALLED(a.k, 'TENANT') f},
+	q{WITH a AS (SELECT 'K' k) SELECT CALLED(a.k, 'TENANT') FROM a},
+	q{SELECT f FROM (VALUES ('K')) v (k), CALLED(v.k, 'TENANT') f},
+	q{SELECT CALLED(v.k, 'TENANT') FROM (VALUES ('K')) v (k)},
+	q{SELECT f FROM (SELECT 'K' k) a, CALLED(a.k, 'TENANT') f},
+	q{SELECT CALLED(a.k, 'TENANT') FROM (SELECT 'K' k) a}) } qw(once_of once_within claim_of);
+
+subtest 'functions in SQL whose call the planner replaces' => sub {
+	foreach my $number (0 .. $#wrapped)
+	{
+		my $sql = $wrapped[$number] =~ s/'K/'wrapped $number NODE/gr;
+		like(script(@$_, $sql), qr/^(?:t$|\(execute,)/, "asked on " . $_->[0]->name . " for $_->[1]: $sql") foreach @everywhere;
+	}
+	my $delegated = qr/Citus Adaptive/;
+	foreach my $lone (q{SELECT once_of('x', 'TENANT')}, q{SELECT * FROM claim_of('x', 'TENANT')}, q{SELECT idem_once('x', principal => same('TENANT'))})
+	{
+		like(script($worker1, $there, "EXPLAIN (COSTS off) $lone"), $delegated, "Citus still delegates $lone");
+	}
+};
+
 # The call would write on the other node, whose transaction knows nothing of that.
 subtest 'read-only transactions' => sub {
 	$coordinator->safe_psql('postgres', "SELECT idem_once('known', principal => '$_')") foreach $here, $there;
@@ -221,7 +252,7 @@ subtest 'read-only transactions' => sub {
 		foreach my $sql (
 			q{SELECT outcome FROM idem_begin('ro', principal => 'TENANT')}, q{SELECT idem_once('ro', principal => 'TENANT')},
 			q{WITH a AS (SELECT 'ro' k) SELECT outcome FROM a, idem_begin(a.k, principal => 'TENANT')},
-			q{SELECT (idem_begin('ro', principal => 'TENANT')).outcome})
+			q{SELECT (idem_begin('ro', principal => 'TENANT')).outcome}, map { s/'K/'ro/gr } @wrapped)
 		{
 			is(script($node, $tenant, "SET default_transaction_read_only = on; $sql"), '25006', "a session, $name: $sql");
 			is(script($node, $tenant, "BEGIN; SET TRANSACTION READ ONLY; $sql; COMMIT"), '25006', "a block, $name: $sql");
