@@ -69,6 +69,17 @@ sub tell_node
 	return;
 }
 
+# The shard with the records of a tenant.
+sub move_records
+{
+	my ($tenant, $from, $to) = @_;
+
+	my ($old, $new) = map { "'" . $_->host . "', " . $_->port } $from, $to;
+	$coordinator->safe_psql('postgres', qq{
+		SELECT citus_move_shard_placement(get_shard_id_for_distribution_column('idempotency.record', '$tenant'), $old, $new, 'block_writes')});
+	return;
+}
+
 subtest 'a node without metadata grants nothing' => sub {
 	tell_node('stop_metadata_sync_to_node', $worker1);
 	is(outcome_of($sessions[1], 'here', $here), '55000', 'it knows that it has shards');
@@ -95,6 +106,18 @@ subtest 'a node is disabled, activated and removed' => sub {
 	tell_node('citus_remove_node', $worker3);
 	unlike(outcome_of($session, 'here', $here), qr/execute/, 'removed, it does not grant it either');
 	is(all_say('here', $here), 'in_progress in_progress in_progress', 'no other node does either');
+
+	# It hears of no move.
+	is(try_sql($worker3, "SELECT idem_once('asked', principal => '$here')"), 't', 'it sends a call on');
+	move_records($here, $worker1, $worker2);
+	foreach my $again (1, 2)
+	{
+		is(outcome_of($session, 'lost', $here), '40001', 'after a move it refuses every call for the shard');
+		is(try_sql($worker3, "SELECT idem_once('lost', principal => '$here')"), '40001', 'also in a new session');
+	}
+	is(try_sql($worker3, "SELECT idem_once('asked', principal => '$there')"), 't', 'and sends on those for another');
+	is($_, 't', 'nothing was written') foreach map { $_->safe_psql('postgres', "SELECT idem_get('lost', principal => '$here') IS NULL") } @nodes;
+	move_records($here, $worker2, $worker1);
 	$session->quit;
 	$worker3->stop;
 };
