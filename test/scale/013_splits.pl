@@ -16,14 +16,14 @@ foreach my $node (@nodes)
 
 my $shards = q{SELECT count(*) FROM pg_dist_shard WHERE logicalrelid = 'idempotency.record'::regclass};
 
-# SQL that splits the shard of a tenant in two halves, one for each worker.
+# SQL that splits the shard of a tenant in two halves, one for each worker, or both for one of them.
 sub split_shard
 {
-	my ($tenant, $mode) = @_;
+	my ($tenant, $mode, @targets) = @_;
 
 	my ($shard) = place_of($tenant);
-	my $ids = $coordinator->safe_psql('postgres',
-		q{SELECT string_agg(nodeid::text, ',' ORDER BY nodeid) FROM pg_dist_node WHERE groupid > 0});
+	@targets = ($worker1, $worker2) unless @targets;
+	my $ids = join(',', map { $coordinator->safe_psql('postgres', 'SELECT nodeid FROM pg_dist_node WHERE nodeport = ' . $_->port) } @targets);
 	my $middle = $coordinator->safe_psql('postgres', qq{
 		SELECT (shardminvalue::bigint + shardmaxvalue::bigint) / 2 FROM pg_dist_shard WHERE shardid = $shard});
 	return "SELECT citus_split_shard_by_split_points($shard, ARRAY['$middle'], ARRAY[$ids], '$mode')";
@@ -93,5 +93,53 @@ foreach my $change (@changes)
 			join(' ', ($coordinator->safe_psql('postgres', $shards)) x 3), 'and all shards are known');
 	};
 }
+
+# Citus can't replicate updates and deletes to a child on the shard's own node, and the split or isolation
+# then hangs. docs/scaling.md has the ways that end.
+subtest 'logical splits beside updates and deletes' => sub {
+	my $tenant = principal_on($worker1, 1);
+	my ($writer, $splitter) = map { session($coordinator) } 1, 2;
+	my $count = 0;
+	my $write = sub {
+		my ($token) = (claim_in($writer, 'written ' . ++$count, principal => $tenant))[2];
+		ask($writer, "SELECT idem_complete('written $count', 200, principal => '$tenant', token => $token)") if $token;
+		ask($writer, "SELECT idem_forget('written $count', principal => '$tenant')");
+	};
+	my $stalls = sub {
+		return grep { slurp_file($_->logfile) =~ /publisher did not send replica identity column/ } @nodes;
+	};
+	foreach my $change (split_shard($tenant, 'force_logical'), isolate_tenant($tenant, 'force_logical'))
+	{
+		truncate($_->logfile, 0) foreach @nodes;
+		my $before = $coordinator->safe_psql('postgres', $shards);
+		my $leased = begin_claim($coordinator, "kept $change", principal => $tenant);
+		my $pid = pid_of($splitter);
+		ask_later($splitter, $change);
+		wait_until { $write->(); $stalls->() || $coordinator->safe_psql('postgres', $shards) > $before } 'the split or its stalling';
+		if ($stalls->())
+		{
+			note "$change hangs";
+			$coordinator->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+			is(ask($splitter), '57014', 'it can be cancelled');
+			is($coordinator->safe_psql('postgres', $shards), $before, 'and has changed nothing');
+		}
+		else
+		{
+			unlike(ask($splitter), qr|^[0-9A-Z]{5}$|, 'it has ended');
+		}
+		is(call($_, 'idem_complete', key => "kept $change", principal => $tenant, token => $leased->{token}), $_ == $coordinator ? 't' : 'f',
+			'a claim of before is there, once') foreach @nodes;
+		all_is_kept();
+	}
+	foreach my $change ([ 'force_logical', $worker2, $worker2 ], [ 'block_writes' ])
+	{
+		my $before = $coordinator->safe_psql('postgres', $shards);
+		ask_later($splitter, split_shard($tenant, @$change));
+		wait_until { $write->(); $coordinator->safe_psql('postgres', $shards) > $before } 'the split';
+		unlike(ask($splitter), qr|^[0-9A-Z]{5}$|, 'a split with both children elsewhere, or that blocks, ends');
+		all_is_kept();
+	}
+	$_->quit foreach $writer, $splitter;
+};
 
 done_testing();
