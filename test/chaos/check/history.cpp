@@ -55,13 +55,14 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Asked, fingerprint, token, ttl, lease, retry_
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Answer, outcome, yes, found, token, attempt, status, status_code,
                                    body, point, error, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, session, connection, timeline, node, transaction, alone,
-                                   function, key, asked, result, sqlstate, answer, invoked,
-                                   returned)
+                                   function, key, asked, result, sqlstate, message, answer,
+                                   invoked, returned)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Effect, id, transaction, key)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Part, number, id, transaction, key, generation, token, kind)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Look, transaction, key, token, latest, point, point_seen)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Read, transaction, object, ordered, writers)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ForeignRow, id, transaction)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ShardMove, from, to)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rules, ttl, retention, lease, max_attempts, unknown_on_expiry,
                                    closed, abandon_after, on_abandon, personal)
 
@@ -123,6 +124,7 @@ void save(const History& history, const std::string& file) {
     save_rows(out, "look", history.looks);
     save_rows(out, "read", history.reads);
     save_rows(out, "foreign", history.foreign);
+    save_rows(out, "move", history.moves);
     for (const Call& call : history.calls)
         out << json{{"call", without_defaults(call, Call{})}}.dump(-1, ' ', false,
                                                                    json::error_handler_t::replace)
@@ -150,7 +152,8 @@ History load_history(const std::string& file) {
                    !load_row(entry, "part", &history.parts) &&
                    !load_row(entry, "look", &history.looks) &&
                    !load_row(entry, "read", &history.reads) &&
-                   !load_row(entry, "foreign", &history.foreign)) {
+                   !load_row(entry, "foreign", &history.foreign) &&
+                   !load_row(entry, "move", &history.moves)) {
             throw std::runtime_error("not a line of a history: " + line);
         }
     }

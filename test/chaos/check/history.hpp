@@ -111,6 +111,7 @@ struct Call {
     Asked asked;
     Result result = Result::Ok;
     std::string sqlstate;
+    std::string message;  // of an internal error (XX000)
     Answer answer;
     Micros invoked = 0;
     Micros returned = kNever;  // Info: when nothing of it could be under way any more
@@ -163,6 +164,12 @@ struct Read {
     std::vector<std::int64_t> writers;
 };
 
+// An operator changes shards or nodes of a cluster.
+struct ShardMove {
+    Micros from = 0;
+    Micros to = kNever;
+};
+
 // A row on the foreign server.
 struct ForeignRow {
     std::string id;
@@ -196,6 +203,7 @@ struct History {
     std::vector<Look> looks;
     std::vector<Read> reads;
     std::vector<ForeignRow> foreign;
+    std::vector<ShardMove> moves;
     // The standbys that took over at these moments may have lacked some commits.
     std::vector<Micros> forgetful_failovers;
     // Since when each timeline was that of a primary: see branches.hpp.

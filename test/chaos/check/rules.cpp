@@ -245,6 +245,22 @@ std::vector<Violation> check_grants(const History& history) {
     return found;
 }
 
+namespace {
+
+// Citus's own error while shards are moved: this node, or the one that was sent the call, does not
+// know the shard any more, or not yet.
+bool met_a_move(const History& history, const Call& call) {
+    constexpr Micros kUntilAllKnow = 10 * kSecond;
+    if (call.sqlstate != "XX000" ||
+        call.message.find("could not find valid entry for shard ") == std::string::npos)
+        return false;
+    return std::any_of(history.moves.begin(), history.moves.end(), [&](const ShardMove& move) {
+        return move.from <= call.returned && call.invoked - kUntilAllKnow <= move.to;
+    });
+}
+
+}  // namespace
+
 std::vector<Violation> check_errors(const History& history) {
     // Our own errors, those that a caller has asked for, and those that faults are expected to
     // cause.
@@ -267,6 +283,7 @@ std::vector<Violation> check_errors(const History& history) {
     const auto is_declared = [&](const Call& call) {
         if (call.function >= Function::Commit && kOnlyEarlier.count(call.sqlstate) > 0)
             return false;
+        if (met_a_move(history, call)) return call.function < Function::Commit;
         const auto rules = history.scopes.find(call.key.scope);
         if (call.sqlstate == "42501") return rules != history.scopes.end() && rules->second.closed;
         if (call.sqlstate == kUsersTrigger) return true;

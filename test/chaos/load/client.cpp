@@ -49,6 +49,10 @@ bool is_on_standby(const pqxx::sql_error& error) {
     return std::string(error.what()).find("in a hot standby") != std::string::npos;
 }
 
+std::string first_line(const std::string& text) {
+    return text.substr(0, text.find('\n'));
+}
+
 // libpqxx 6 identifies some errors only by their class.
 std::string state_of(const pqxx::sql_error& error) {
     if (is_dropped(error)) return "42883";
@@ -139,6 +143,7 @@ void Client::receive(const pqxx::result& rows) {
 
 Client::Status Client::silently(const std::string& sql) {
     sqlstate_.clear();
+    message_.clear();
     try {
         pqxx::nontransaction tx(*connection_);
         const Patience patience(*connection_, habits_.patience);
@@ -152,6 +157,7 @@ Client::Status Client::silently(const std::string& sql) {
         sqlstate_ = "40P01";
     } catch (const pqxx::sql_error& error) {
         sqlstate_ = habits_.any_node && is_doubtful(error) ? "08006" : state_of(error);
+        if (sqlstate_ == "XX000") message_ = first_line(error.what());
     } catch (const pqxx::failure&) {
     }
     // A call cancelled here may have been completed on another node.
@@ -178,6 +184,7 @@ Client::Status Client::run(Call call, const std::string& sql) {
         while (!is_settled()) rest(20 * kMillisecond);
     call.returned = now();
     call.sqlstate = sqlstate_;
+    call.message = message_;
     call.result = status == Status::Ok        ? Result::Ok
                   : status == Status::Refused ? Result::Error
                                               : Result::Info;

@@ -81,6 +81,7 @@ class Client {
     std::unique_ptr<Warnings> warnings_;  // of the connection, and gone before it
     Answer answer_;
     std::string sqlstate_;
+    std::string message_;  // of an internal error
     std::vector<Call> calls_;
     std::vector<std::size_t> unanswered_;
 };

@@ -74,8 +74,16 @@ ClusterFaults::ClusterFaults(Citus& citus, const Target& target, const Mix& mix,
             add(kind.name, kind.weight, [this, &kind] { return guarded(kind); });
 }
 
-// Another fault may just be affecting the object that this one needs.
 bool ClusterFaults::guarded(const Kind& kind) {
+    if (kind.lane != Lane::Operators) return tried(kind);
+    const Micros from = now();
+    const bool done = tried(kind);
+    moves_.push_back({from, now()});
+    return done;
+}
+
+// Another fault may just be affecting the object that this one needs.
+bool ClusterFaults::tried(const Kind& kind) {
     try {
         return (this->*kind.fault)();
     } catch (const pqxx::broken_connection&) {

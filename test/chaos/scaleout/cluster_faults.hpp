@@ -23,6 +23,8 @@ class ClusterFaults : public Injector {
 
     // Policies that differed between nodes when they had to agree (invariant 24).
     const std::vector<Violation>& found() const { return found_; }
+    // When operators were at work, also in vain.
+    const std::vector<ShardMove>& moves() const { return moves_; }
 
   private:
     struct Kind {
@@ -34,6 +36,7 @@ class ClusterFaults : public Injector {
     static const std::vector<Kind>& kinds();
 
     bool guarded(const Kind& kind);
+    bool tried(const Kind& kind);
     std::string draw() override;
     void heal() override;
     void say(const std::string& what) const;
@@ -67,6 +70,7 @@ class ClusterFaults : public Injector {
     const std::vector<std::string> principals_;
     const Micros begin_;
     std::vector<Violation> found_;
+    std::vector<ShardMove> moves_;
 };
 
 }  // namespace idem::chaos

@@ -33,6 +33,8 @@ class ScaleoutRun : public ShardedRun {
         for (const auto& injector : injectors) {
             add(injector->fired());
             add(injector->found());
+            history_.moves.insert(history_.moves.end(), injector->moves().begin(),
+                                  injector->moves().end());
         }
     }
 

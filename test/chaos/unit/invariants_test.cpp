@@ -376,5 +376,33 @@ TEST(Errors, UndeclaredOnesAreFound) {
     EXPECT_EQ(other.violated(), kNothing);
 }
 
+TEST(Errors, OfShardsThatMoveAreDeclaredBesideAMove) {
+    const char* const kText = "ERROR:  could not find valid entry for shard 102008";
+    const auto story_of = [](const std::string& sqlstate, const char* text, Function function) {
+        Story story;
+        Call& call = story.alone().error(function, sqlstate);
+        call.message = text;
+        story.history().moves.push_back({call.invoked - kSecond, call.invoked});
+        return story;
+    };
+    EXPECT_EQ(story_of("XX000", kText, Function::Begin).violated(), kNothing);
+    EXPECT_EQ(story_of("XX000", kText, Function::Effect).violated(), kNothing);
+    // Another text, another error, at COMMIT.
+    EXPECT_EQ(story_of("XX000", "ERROR:  cache lookup failed", Function::Begin).violated(),
+              Wrong{19});
+    EXPECT_EQ(story_of("XX001", kText, Function::Begin).violated(), Wrong{19});
+    EXPECT_EQ(story_of("XX000", kText, Function::Commit).violated(), Wrong{19});
+    // Before and long after it, and without one.
+    Story before = story_of("XX000", kText, Function::Begin);
+    before.history().moves[0] = {before.history().calls[0].returned + 1, kNever};
+    EXPECT_EQ(before.violated(), Wrong{19});
+    Story after = story_of("XX000", kText, Function::Begin);
+    after.history().moves[0] = {0, after.history().calls[0].invoked - 60 * kSecond};
+    EXPECT_EQ(after.violated(), Wrong{19});
+    Story without = story_of("XX000", kText, Function::Begin);
+    without.history().moves.clear();
+    EXPECT_EQ(without.violated(), Wrong{19});
+}
+
 }  // namespace
 }  // namespace idem::chaos
