@@ -74,7 +74,7 @@ subtest 'views' => sub {
 
 	# An exporter on each node, with pg_monitor alone.
 	my %queries = slurp_file("$FindBin::RealBin/../../monitoring/queries.yaml") =~ /^(\w+):\n(?:  cache_seconds: \d+\n)?  query: \|\n((?:    .*\n)+)/mg;
-	is(join(' ', sort keys %queries), 'idempotency idempotency_decisions idempotency_encryption_keys idempotency_leased_claims idempotency_statistics idempotency_storage'
+	is(join(' ', sort keys %queries), 'idempotency idempotency_decisions idempotency_due idempotency_encryption_keys idempotency_leased_claims idempotency_statistics idempotency_storage'
 		  . ' idempotency_stores idempotency_sweeper idempotency_transactional_claims',
 		'the queries of monitoring');
 	foreach my $query (sort keys %queries)
