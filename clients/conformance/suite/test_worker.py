@@ -48,9 +48,13 @@ class Workers(Case):
 
     # ---- records ----
 
-    def queue(self, order, key=None, notify=None):
+    def queue(self, order, key=None, notify=None, state=None):
         with self.database.connection.transaction():
-            self.begin(order, key)
+            token = self.begin(order, key)[1]
+            if state:
+                self.database.run(
+                    "SELECT idem_checkpoint(%s, 'begun', %s::jsonb, scope => %s, principal => %s, token => %s)",
+                    key or self.key, state, self.scope, self.principal, token)  # fmt: skip
             self.database.run(
                 "SELECT idem_fail(%s, 'queued', retryable => true, scope => %s, principal => %s, retry_after => '0')",
                 key or self.key, self.scope, self.principal)  # fmt: skip
@@ -58,11 +62,11 @@ class Workers(Case):
                 self.database.run("SELECT pg_notify(%s, '')", notify)
 
     def begin(self, order, key=None):
-        """As a client that sends the request: (outcome, token, status_code, body)."""
+        """As a client that sends the request, which may be its JSON: (outcome, token, status_code, body)."""
         (row,) = self.database.rows(
             "SELECT outcome, token, status_code, convert_from(body, 'UTF8')"
             " FROM idem_begin(%s, %s::jsonb, scope => %s, principal => %s, lease => '1 day')",
-            key or self.key, json.dumps(order), self.scope, self.principal)  # fmt: skip
+            key or self.key, order if isinstance(order, str) else json.dumps(order), self.scope, self.principal)  # fmt: skip
         return row
 
     def keys(self, count):
@@ -220,6 +224,31 @@ class Records(Workers):
         self.wait_for("completed", attempt=2)
         self.assert_effects(1)
         self.stop(worker)
+
+    def check_deep(self, mode):
+        """The handler gets it, or its record fails. The worker goes on."""
+        self.scope = self.scope_of("late")
+        json = '{"effect": "deep", "deep": ' + "[" * 899 + "]" * 899 + "}"
+        self.database.run("SET max_stack_depth = '6MB'")  # for the edition without C
+        self.queue(json, f"{self.key}-deep-request")
+        self.database.run("RESET max_stack_depth")
+        self.queue({"effect": "deep"}, f"{self.key}-deep-state", state=json)
+        keys = self.keys(2)
+        for key in keys:
+            self.queue({"effect": "done"}, key)
+        worker = self.started(mode=mode)
+        for key in keys:
+            self.wait_for("completed", attempt=2, key=key)
+        self.assertEqual(self.count("status IN ('completed', 'retryable') AND attempt = 2"), 4)
+        self.assertEqual(self.count("status = 'retryable' AND (error IS NULL OR error IN ('', 'queued'))"), 0)
+        self.assert_effects(self.count("status = 'completed' AND key LIKE '%%-deep-%%'"), "deep")
+        self.stop(worker)
+
+    def test_a_deep_request(self):
+        self.check_deep("transactional")
+
+    def test_a_deep_request_leased(self):
+        self.check_deep("leased")
 
     def expire(self, token):
         self.database.run("SELECT idem_extend(%s, %s, scope => %s, principal => %s, lease => '1 ms')", self.key, token, self.scope, self.principal)

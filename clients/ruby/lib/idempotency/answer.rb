@@ -33,13 +33,16 @@ module Idempotency
       @row = row
     end
 
+    # Of a column. The server decides how deeply it may be nested.
+    def self.json(text) = text && JSON.parse(text, max_nesting: false)
+
     %w[outcome key token recovery_point].each { |column| define_method(column) { @row[column] } }
 
     def attempt = @row["attempt"]&.to_i
 
     def retry_after = @row["retry_after"]&.to_f
 
-    def state = JSON.parse(@row["state"] || "{}")
+    def state = Record.json(@row["state"]) || {}
 
     def execute? = outcome == "execute"
 

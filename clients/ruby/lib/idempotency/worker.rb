@@ -14,7 +14,7 @@ module Idempotency
       super(request, held.record, held)
       @token = held.record.token.to_i
       @operation, @http_method, @path, @error = row.values_at("operation", "method", "path", "error")
-      @request = row["request"] && JSON.parse(row["request"])
+      @request = Record.json(row["request"])
     end
 
     def kind = client ? :transactional : :leased
@@ -164,11 +164,15 @@ module Idempotency
       held = Leased.new(@database, request, @options, uncertain: @options.mode == :leased)
       held.hold(Record.new(row), sent)
       @lock.synchronize { @held << held }
-      Thread.new { perform(request, held, Work.new(request, row, held)) }
+      Thread.new { perform(request, held, row) }
     end
 
-    def perform(request, held, work)
-      held.settle { @options.mode == :leased ? answer_to(work) : in_transaction(request, held, work) }
+    def perform(request, held, row)
+      work = nil
+      held.settle do
+        work = Work.new(request, row, held)
+        @options.mode == :leased ? answer_to(work) : in_transaction(request, held, work)
+      end
     rescue ScriptError, StandardError => error
       tell(error, work)
     ensure
