@@ -13,6 +13,7 @@ import psycopg
 from .waiting import unique, wait_until
 
 _gates = itertools.count(1)
+_mishaps = itertools.count(1)
 
 SCHEMA = """
 CREATE EXTENSION idempotency;
@@ -42,6 +43,33 @@ SELECT idem_policy_set('worker/soon/*', store_request => true, retry_base => '0'
 SELECT idem_policy_set('worker/late/*', store_request => true, retry_base => '1 day', retry_cap => '1 day');
 SELECT idem_policy_set('worker/thrice/*', store_request => true, retry_base => '0', max_attempts => 3);
 SELECT idem_policy_set('worker/uncertain/*', store_request => true, retry_base => '0', on_lease_expiry => 'unknown');
+-- Errors that a case has planned: of effects, when they are made or at COMMIT, and of the workers' claims.
+CREATE TABLE mishap (name text PRIMARY KEY, state text, times integer, counter regclass);
+CREATE FUNCTION meet_mishap(text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    planned public.mishap;
+BEGIN
+    SELECT * INTO planned FROM public.mishap WHERE name = $1;
+    IF FOUND AND nextval(planned.counter) <= planned.times THEN  -- no rollback takes the number back
+        RAISE EXCEPTION 'a mishap' USING ERRCODE = planned.state;
+    END IF;
+END $$;
+CREATE FUNCTION meet_mishap() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM meet_mishap(NEW.note);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER mishap BEFORE INSERT ON effect FOR EACH ROW WHEN (NEW.note LIKE 'mishap %') EXECUTE FUNCTION meet_mishap();
+CREATE CONSTRAINT TRIGGER mishap_at_commit AFTER INSERT ON effect DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW WHEN (NEW.note LIKE 'late mishap %') EXECUTE FUNCTION meet_mishap();
+CREATE SCHEMA before_public;
+CREATE FUNCTION before_public.idem_claim_due(scope text, max_claims integer, lease interval DEFAULT NULL, holder text DEFAULT NULL)
+RETURNS SETOF idem_due LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM public.meet_mishap($1);
+    RETURN QUERY SELECT * FROM public.idem_claim_due($1, $2, $3, $4);
+END $$;
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = before_public, public', current_database()); END $$;
 """
 
 
@@ -98,6 +126,9 @@ class Database:
     def gate(self):
         return Gate(self)
 
+    def mishap(self, name, state, times):
+        return Mishap(self, name, state, times)
+
     def holder_of(self, application):
         """The backends of a server that hold a claim in a transaction."""
         return [
@@ -112,6 +143,23 @@ class Database:
     def drop(self):
         with psycopg.connect(dbname="postgres", autocommit=True) as admin:
             admin.execute(f"DROP DATABASE {self.name} WITH (FORCE)")
+
+
+class Mishap:
+    """The first so many effects with this note, or claims of this scope, fail with this SQLSTATE."""
+
+    def __init__(self, database, name, state, times):
+        self.database, self.name = database, name
+        self.counter = f"mishap_{next(_mishaps)}"
+        database.run(f"CREATE SEQUENCE {self.counter}")
+        database.run("INSERT INTO mishap VALUES (%s, %s, %s, %s)", name, state, times, self.counter)
+
+    def met(self):
+        """How often it was met, or was over."""
+        return self.database.value(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self.counter}")
+
+    def end(self):
+        self.database.run("DELETE FROM mishap WHERE name = %s", self.name)
 
 
 class Gate:

@@ -215,6 +215,36 @@ class Records(Workers):
         self.assert_effects(0)
         self.stop(worker)
 
+    def mishaps(self, state, times):
+        """(key, mishap) of records whose effects fail, when they are made and at COMMIT."""
+        planned = []
+        for number, when in enumerate(("mishap", "late mishap")):
+            key = f"{self.key}-{number}"
+            planned.append((key, self.database.mishap(f"{when} of {key}", state, times)))
+            self.queue({"effect": f"{when} of {key}"}, key)
+        return planned
+
+    def check_failed(self, state, runs):
+        """Its claim fails, and the worker goes on."""
+        self.scope = self.scope_of("late")
+        planned = self.mishaps(state, 1000)
+        self.queue({"effect": "done"})
+        worker = self.started(lease_ms=3600000)
+        self.wait_for("completed", attempt=2, key=self.key)
+        for key, mishap in planned:
+            self.wait_for("retryable", attempt=2, key=key)
+            self.assertEqual(mishap.met(), runs)
+        self.assertEqual(self.count("status = 'retryable' AND (error IS NULL OR error IN ('', 'queued'))"), 0)
+        self.assert_effects(1)
+        self.stop(worker)
+
+    def test_errors_of_its_transaction(self):
+        for number, state in enumerate(("23514", "54000", "55000", "57014")):
+            with self.subTest(state):
+                self.key = f"{self.key}-{number}"
+                self.principal = f"{self.principal}-{number}"
+                self.check_failed(state, runs=1)
+
     def test_what_was_abandoned(self):
         """No attempt has failed: the lease of the first has expired."""
         outcome, token, _, _ = self.begin({"effect": "done"})
@@ -450,3 +480,38 @@ class Processes(Workers):
             worker.wait_until_ready()
         self.assertNotEqual(worker.reap(), 0)
         self.assertTrue(worker.logged().strip(), "its error")
+
+    def check_refused(self, state, worker=None):
+        """It asks again, and tells why."""
+        mishap = self.database.mishap(self.scope, state, 1000)
+        worker = worker or self.started()
+        self.wait(f"it has met {state} three times", lambda: mishap.met() >= 3)
+        self.assertTrue(worker.runs(), worker.logged())
+        self.assertTrue(worker.logged().strip(), "its error")
+        self.queue({"effect": "done"})
+        mishap.end()
+        self.wait_for("completed", attempt=2)
+        self.stop(worker)
+
+    def test_refused_for_now(self):
+        """The first claim fails, but a later one may succeed."""
+        for state in ("40001", "53400", "55000", "55P03", "57014"):
+            with self.subTest(state):
+                self.principal, self.scope = f"{self.principal}-{state}", self.scope_of("soon")
+                self.check_refused(state)
+
+    def test_a_mistake_later(self):
+        """A right that is missing now was there before."""
+        worker = self.started()
+        self.queue({"effect": "done"}, f"{self.key}-first")
+        self.wait_for_all(1)
+        self.principal += "-later"
+        self.check_refused("42501", worker)
+
+    def test_a_right_is_missing(self):
+        mishap = self.database.mishap(self.scope, "42501", 1000)
+        worker = self.worker()
+        with contextlib.suppress(RuntimeError):
+            worker.wait_until_ready()
+        self.assertNotEqual(worker.reap(), 0)
+        self.assertEqual(mishap.met(), 1)

@@ -51,6 +51,15 @@ final class Failure
         return self::isConflict($error) || self::isConnectionLost($error);
     }
 
+    /** No call like this can succeed: a right, a function, the database or a value is wrong. */
+    public static function isMistake(\Throwable $error): bool
+    {
+        $state = self::sqlState($error);
+        return $state === null
+            ? !self::isConnectionLost($error)
+            : preg_match('/^(0A|22|28|3D|3F|42)/', $state) === 1;
+    }
+
     /** There is no claim with this token. */
     public static function isClaimLost(\Throwable $error): bool
     {

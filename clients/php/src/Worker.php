@@ -67,7 +67,7 @@ final class Worker
             try {
                 $row = $this->claim();
             } catch (\Throwable $error) {
-                if (!$this->hasClaimed && !Failure::isTransient($error)) {
+                if (!$this->hasClaimed && Failure::isMistake($error)) {
                     throw $error;
                 }
                 $this->tell($error, null);

@@ -56,6 +56,11 @@ struct Failure {
     // Timeouts of locks and statements, and all other rollbacks.
     bool is_passing() const { return in({"40", "55P03", "57014"}); }
 
+    // No call like this can succeed: a right, a function, the database or a value is wrong.
+    bool is_mistake() const {
+        return sqlstate.empty() ? !is_connection() : in({"0A", "22", "28", "3D", "3F", "42"});
+    }
+
     // The claim has ended, or another holder has it.
     bool is_lost_claim() const { return in({"ID409", "ID404"}); }
 

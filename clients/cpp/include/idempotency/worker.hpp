@@ -135,7 +135,7 @@ class Worker {
                 pause = options_.poll;
                 if (!filled) rest(options_.poll);
             } catch (const std::exception& error) {
-                if (!proven && !is_outage(error)) throw;
+                if (!proven && failure_of<Driver>(error).is_mistake()) throw;
                 tell(error, nullptr);
                 rest(std::exchange(pause, longer(pause)));
             }
@@ -263,11 +263,6 @@ class Worker {
         const std::lock_guard<std::mutex> lock(mutex_);
         woken_ = true;
         changed_.notify_all();
-    }
-
-    static bool is_outage(const std::exception& error) {
-        const auto failure = failure_of<Driver>(error);
-        return failure.is_connection() || failure.is_passing();
     }
 
     // ---- work ----

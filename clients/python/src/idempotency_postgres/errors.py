@@ -117,6 +117,12 @@ def is_transient(error: BaseException, from_handler: bool = False) -> bool:
     return (sqlstate(error) or "").startswith("40") or is_connection_lost(error, from_handler)
 
 
+def is_mistake(error: BaseException) -> bool:
+    """No call like this can succeed: a right, a function, the database or a value is wrong."""
+    state = sqlstate(error)
+    return re.match("0A|22|28|3D|3F|42", state) is not None if state is not None else not is_connection_lost(error)
+
+
 def is_refused_by_jsonb(error: BaseException) -> bool:
     """JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric."""
     return sqlstate(error) in ("22P05", "22003")

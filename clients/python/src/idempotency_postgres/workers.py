@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, Union, overload
 from .claim import Answer, Record, Request
 from .contract import DUE, LEASE_MS
 from .database import AnyDatabase, AsyncDatabase, Database, Io, Tx, drive, io_of, settled
-from .errors import LeaseLost, is_lost, is_transient
+from .errors import LeaseLost, is_lost, is_mistake
 from .flows import (
     LEASED_HANDLER_TIMEOUT, Result, Settings, _completion, _Held, _NotKept, _Thrown, _Transaction, _Undone, _unknown, _verdict_on,
 )  # fmt: skip
@@ -275,7 +275,7 @@ class _Worker:
             values = [options.scope, str(free), milliseconds(options.lease), options.holder]
             rows = await self._io.statement(self._settings.database_timeout, DUE, values)
         except Exception as error:
-            if not self._knows_its_way and not is_transient(error):
+            if not self._knows_its_way and is_mistake(error):
                 raise
             self._next_look = now() + _longer(options.poll, self._outages)
             self._outages += 1

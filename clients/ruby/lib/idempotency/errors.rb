@@ -77,6 +77,12 @@ module Idempotency
 
     def conflict?(error) = sqlstate(error).to_s.start_with?("40")
 
+    # No call like this can succeed: a right, a function, the database or a value is wrong.
+    def mistake?(error)
+      state = sqlstate(error)
+      state ? state.match?(/\A(0A|22|28|3D|3F|42)/) : !connection_lost?(error)
+    end
+
     # JSON that jsonb cannot hold: an escaped NUL, a number beyond numeric.
     def refused_by_jsonb?(error) = %w[22P05 22003].include?(sqlstate(error))
 

@@ -123,7 +123,7 @@ module Idempotency
       @claim_at = rows.size < room ? sent + jittered(@options.poll) : 0
       rows.each { |row| take(row, sent) }
     rescue StandardError => error
-      raise unless @known_to_work || Failures.transient?(error)
+      raise if !@known_to_work && Failures.mistake?(error)
 
       tell(error)
       @claim_at = Limit.now + jittered(@outage.next)
