@@ -33,8 +33,7 @@ func (s *Store[Tx]) startHeartbeat(ctx context.Context, q *claimRequest, token i
 	onLost func()) *heartbeat {
 	h := &heartbeat{lease: q.lease, onLost: onLost, done: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancelCause(ctx)
-	beats, stop := context.WithCancel(h.ctx)
-	h.beating = stop
+	h.beating = func() {}
 	if q.unprotected {
 		close(h.done)
 		return h
@@ -43,13 +42,19 @@ func (s *Store[Tx]) startHeartbeat(ctx context.Context, q *claimRequest, token i
 	h.mu.Lock()
 	h.deadline = time.AfterFunc(time.Until(sent.Add(h.lease)), h.lose)
 	h.mu.Unlock()
-	go h.run(beats)
+	h.startBeating(h.lease / 3)
 	return h
 }
 
-func (h *heartbeat) run(ctx context.Context) {
-	defer close(h.done)
-	next := h.lease / 3
+// startBeating also begins again after stopBeating, for work that runs again.
+func (h *heartbeat) startBeating(next time.Duration) {
+	beats, stop := context.WithCancel(h.ctx)
+	h.beating, h.done = stop, make(chan struct{})
+	go h.run(beats, h.done, next)
+}
+
+func (h *heartbeat) run(ctx context.Context, done chan<- struct{}, next time.Duration) {
+	defer close(done)
 	for {
 		select {
 		case <-time.After(next):

@@ -18,16 +18,14 @@ func (lostError) SQLState() string { return "ID409" }
 // beating starts a heartbeat with a lease of 30 s whose beats answer as told, each after a delay.
 func beating(sent time.Time, extend func(context.Context) error) (h *heartbeat, calls *[]time.Duration, lost *int) {
 	calls, lost = new([]time.Duration), new(int)
-	h = &heartbeat{lease: 30 * time.Second, done: make(chan struct{}), onLost: func() { *lost++ }}
+	h = &heartbeat{lease: 30 * time.Second, onLost: func() { *lost++ }}
 	h.ctx, h.cancel = context.WithCancelCause(context.Background())
-	beats, stop := context.WithCancel(h.ctx)
-	h.beating = stop
 	h.extend = func(ctx context.Context) error {
 		*calls = append(*calls, time.Since(sent))
 		return extend(ctx)
 	}
 	h.deadline = time.AfterFunc(time.Until(sent.Add(h.lease)), h.lose)
-	go h.run(beats)
+	h.startBeating(h.lease / 3)
 	return h, calls, lost
 }
 

@@ -272,17 +272,23 @@ func (s *Store[Tx]) settleWithin(q *claimRequest, c *claimed, sent time.Time,
 	claim := newClaim(s, q, c, heart)
 	var failure error // of the work
 	var verdict Verdict
-	err = s.inTransaction(heart.ctx, 0, nil, func(ctx context.Context, tx Tx, clock *clock) (end, *Statement, error) {
-		clock.stop()
-		v.answer, verdict, failure = work(ctx, tx)
+	for attempt := 1; ; attempt++ {
+		err = s.inTransaction(heart.ctx, 0, nil, func(ctx context.Context, tx Tx, clock *clock) (end, *Statement, error) {
+			clock.stop()
+			v.answer, verdict, failure = work(ctx, tx)
+			heart.stopBeating()
+			clock.start()
+			if failure != nil || verdict != Keep || heart.isLost() {
+				return rollBack, nil, failure
+			}
+			return commit, s.complete(q, v.answer, c.token), nil
+		})
 		heart.stopBeating()
-		clock.start()
-		if failure != nil || verdict != Keep || heart.isLost() {
-			return rollBack, nil, failure
+		if !isConflict(err) || attempt == defaultAttempts || !pause(heart.ctx, attempt) {
+			break
 		}
-		return commit, s.complete(q, v.answer, c.token), nil
-	})
-	heart.stopBeating()
+		heart.startBeating(0)
+	}
 	if failure == nil {
 		err = claim.told(err)
 	}

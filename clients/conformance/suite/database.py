@@ -168,14 +168,17 @@ class Gate:
     def __init__(self, database):
         self.number = next(_gates)
         self.database = database
-        self.holder = database.connect()
-        self.holder.execute("SELECT pg_advisory_lock(%s)", (self.number,))
+        self.shut()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.open()
+
+    def shut(self):
+        self.holder = self.database.connect()
+        self.holder.execute("SELECT pg_advisory_lock(%s)", (self.number,))
 
     def open(self):
         if self.holder:

@@ -12,6 +12,9 @@ from .test_crashes import COMMIT
 from .waiting import unique, wait_until
 
 
+RUNS = 5  # of work whose transaction conflicts: the default of `attempts`
+
+
 class Workers(Case):
     """`soon` and so on: what the scope's policy says, see database.py."""
 
@@ -224,6 +227,23 @@ class Records(Workers):
             self.queue({"effect": f"{when} of {key}"}, key)
         return planned
 
+    def check_run_again(self, state):
+        """After a conflict the work runs again, and none of its attempts is used up."""
+        self.scope = self.scope_of("late")
+        planned = self.mishaps(state, RUNS - 1)
+        worker = self.started(lease_ms=3600000)
+        for key, mishap in planned:
+            self.wait_for("completed", attempt=2, key=key)
+            self.assertEqual(mishap.met(), RUNS)
+        self.assert_effects(2)
+        self.stop(worker)
+
+    def test_serialization_failures(self):
+        self.check_run_again("40001")
+
+    def test_deadlocks(self):
+        self.check_run_again("40P01")
+
     def check_failed(self, state, runs):
         """Its claim fails, and the worker goes on."""
         self.scope = self.scope_of("late")
@@ -237,6 +257,9 @@ class Records(Workers):
         self.assertEqual(self.count("status = 'retryable' AND (error IS NULL OR error IN ('', 'queued'))"), 0)
         self.assert_effects(1)
         self.stop(worker)
+
+    def test_conflicts_without_end(self):
+        self.check_failed("40001", runs=RUNS)
 
     def test_errors_of_its_transaction(self):
         for number, state in enumerate(("23514", "54000", "55000", "57014")):
@@ -289,24 +312,29 @@ class Records(Workers):
 class Leases(Workers):
     LEASE_MS = 2000
 
-    def check_kept(self, mode):
+    def check_kept(self, mode, conflict=False):
         """A machine that stands still may cost a lease, but not three times."""
         for attempt in range(3):
             self.principal, self.scope = f"{self.principal}-{attempt}", self.scope_of("soon")
             try:
-                return self.check_kept_once(mode)
+                return self.check_kept_once(mode, conflict)
             except AssertionError:
                 if attempt == 2:
                     raise
 
-    def check_kept_once(self, mode):
+    def check_kept_once(self, mode, conflict):
         """Of the second worker, which is idle, the record is not due."""
+        effect = f"late mishap of {self.scope}" if conflict else "done"
+        if conflict:
+            self.database.mishap(effect, "40001", 1)
         with self.database.gate() as gate:
-            self.queue({"effect": "done", "gate": gate.number})
+            self.queue({"effect": effect, "gate": gate.number})
             workers = [self.worker(mode=mode, lease_ms=self.LEASE_MS) for _ in range(2)]
             for worker in workers:
                 worker.wait_until_ready()
             gate.wait_for()
+            if conflict:
+                self.fail_to_commit(gate, workers)
             first = self.lease_until()
             self.wait("the first lease would have expired, and has been extended", lambda: self.lease_until() > first and self.database.value(
                 "SELECT clock_timestamp() > %s + interval '500 ms'", first))  # fmt: skip
@@ -315,6 +343,19 @@ class Leases(Workers):
             self.wait_for("completed", attempt=2)
         self.assert_effects(1)
         self.stop(*workers)
+
+    def fail_to_commit(self, gate, workers):
+        """The work of one of them runs again, and stands before the gate again."""
+        traps = [worker.proxy.trap(COMMIT, "request", "hold") for worker in workers]
+        gate.open()
+        self.wait("it is at its COMMIT", lambda: any(trap.reached.is_set() for trap in traps))
+        gate.shut()
+        for worker in workers:
+            worker.proxy.clear()
+        gate.wait_for()
+
+    def test_kept_after_a_conflict(self):
+        self.check_kept("transactional", conflict=True)
 
     def test_kept_by_heartbeats(self):
         self.check_kept("transactional")

@@ -142,10 +142,15 @@ export function isConnectionLost(error: unknown, fromHandler = false): boolean {
 
 /** Another run of the transaction may succeed. */
 export function isTransient(error: unknown, fromHandler = false): boolean {
+  return isConflict(error) || isConnectionLost(error, fromHandler);
+}
+
+/** A serialization failure, or a deadlock. */
+export function isConflict(error: unknown): boolean {
   const state = sqlstate(error);
   if (state !== undefined && state.startsWith('40')) return true;
   for (const { code, name } of chain(error)) if (code === 'P2034' && /^Prisma/.test(String(name))) return true;
-  return isConnectionLost(error, fromHandler);
+  return false;
 }
 
 /**

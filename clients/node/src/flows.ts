@@ -2,7 +2,7 @@
 // returns its answer, or throws, and the function ends the claim, once.
 import { type Answer, type Claim, type Name, type Refusal, claimOf, replayOf, storedHeaders } from './claim.js';
 import {
-  type Database, type Ending, type Row, type Statement, DatabaseAway, Deadline, LeaseLost, Unprepared, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
+  type Database, type Ending, type Row, type Statement, DatabaseAway, Deadline, LeaseLost, Unprepared, isConflict, isConnectionLost, isTransient, pause, plainNames, sqlstate, statement,
 } from './database.js';
 import {
   ATTEMPTS, DATABASE_TIMEOUT_MS as DATABASE_TIMEOUT, HANDLER_TIMEOUT_MS, LEASED_HANDLER_TIMEOUT_MS, LEASE_MS as LEASE, NOT_KEPT,
@@ -392,13 +392,15 @@ export class Held<Tx> {
       if (verdictOn(answer, settings) !== 'keep') throw new NotKept({ outcome: 'not_kept', answer, claim });
       return { result: { outcome: 'executed', answer, claim }, last: completion(this.name, answer, claim.token, settings) };
     });
-    try {
-      return await run().catch((error: unknown) => {
-        if (find(error, Unprepared)) return run(); // which prepares nothing
-        throw error;
-      });
-    } catch (raised) {
-      return this.#rolledBack(raised);
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await run();
+      } catch (raised) {
+        if (find(raised, Unprepared)) attempt -= 1; // the next run prepares nothing
+        else if (attempt >= (settings.attempts ?? ATTEMPTS) || !isConflict(find(raised, Thrown)?.error ?? raised)) return this.#rolledBack(raised);
+        else await pause(10 * 2 ** attempt * (0.5 + Math.random()));
+        this.#heart.resume();
+      }
     }
   }
 

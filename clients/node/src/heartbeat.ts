@@ -55,10 +55,19 @@ export class Heartbeat {
     clearTimeout(this.#end);
   }
 
+  /** The work runs again. */
+  resume(): void {
+    if (!this.#stopped || this.#lost) return;
+    this.#stopped = false;
+    this.#over();
+    this.#next(0);
+  }
+
   lose(cause: unknown): void { this.#lose(this.lostError('another request has the claim', cause)); }
 
   #next(delay: number): void {
     if (this.#stopped || this.#lost) return;
+    clearTimeout(this.#beat); // of before a pause
     this.#beat = setTimeout(() => { void this.#run(); }, delay);
   }
 
@@ -76,7 +85,7 @@ export class Heartbeat {
 
   // A timer may come early by a millisecond.
   #over(): void {
-    if (now() < this.#until) this.#end = setTimeout(() => this.#over(), 1);
+    if (now() < this.#until) this.#end = setTimeout(() => this.#over(), Math.max(1, this.#until - now()));
     else this.#lose(this.lostError('the lease may have ended'));
   }
 

@@ -33,7 +33,32 @@ final class Again
             if ($attempt >= $settings->attempts || $late === 2) {
                 throw new Error\DatabaseAway('the database could not do it', 0, $cause);
             }
-            usleep((int) (20_000 * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax())));
+            self::pause($attempt);
         }
+    }
+
+    /**
+     * Only after a conflict. The error is the last run's own.
+     *
+     * @template T
+     * @param callable(): T $call
+     * @return T
+     */
+    public static function afterConflicts(Settings $settings, callable $call): mixed
+    {
+        for ($attempt = 1; true; $attempt++) {
+            try {
+                return $call();
+            } catch (\Throwable $raised) {
+                $cause = $raised instanceof Error\Thrown ? $raised->cause : $raised;
+                $mayRunAgain = $attempt < $settings->attempts && Failure::isConflict($cause);
+                $mayRunAgain ? self::pause($attempt) : throw $cause;
+            }
+        }
+    }
+
+    private static function pause(int $attempt): void
+    {
+        usleep((int) (20_000 * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax())));
     }
 }

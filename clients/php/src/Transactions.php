@@ -60,13 +60,8 @@ final class Transactions
      */
     public function workOff(Record $record, callable $work): Result
     {
-        try {
-            return $this->within(
-                fn (Session $own) => $this->ended($own, $record, $this->worked($own, $work, $own->connection())),
-            );
-        } catch (Error\Thrown $thrown) {
-            throw $thrown->cause;
-        }
+        $try = fn (Session $own) => $this->ended($own, $record, $this->worked($own, $work, $own->connection()));
+        return Again::afterConflicts($this->settings, fn (): Result => $this->within($try));
     }
 
     /** @param bool $isUndone the work of an answer that was raised has been rolled back before */

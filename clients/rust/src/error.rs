@@ -156,7 +156,7 @@ impl Error {
         self.state().is_some_and(|state| states.contains(&state))
     }
 
-    fn is_conflict(&self) -> bool {
+    pub(crate) fn is_conflict(&self) -> bool {
         self.state_in(&["40001", "40P01"])
     }
 

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
@@ -21,8 +24,8 @@ pub(crate) struct Heart {
     pub lost: CancellationToken,
     /// The claim has ended, and there is no lease to lose.
     pub over: CancellationToken,
-    /// No more beats; the deadline stays.
-    quiet: CancellationToken,
+    /// No beats; the deadline stays.
+    quiet: watch::Sender<bool>,
     on_lost: Arc<Mutex<Option<OnLost>>>,
     task: Option<tokio::task::JoinHandle<()>>,
 }
@@ -33,7 +36,7 @@ impl Heart {
         Self {
             lost: CancellationToken::new(),
             over: CancellationToken::new(),
-            quiet: CancellationToken::new(),
+            quiet: watch::Sender::new(false),
             on_lost: Arc::default(),
             task: None,
         }
@@ -51,13 +54,13 @@ impl Heart {
     {
         let mut heart = Self::still();
         heart.on_lost = Arc::new(Mutex::new(Some(on_lost)));
-        let (lost, quiet, on_lost) = (heart.lost.clone(), heart.quiet.clone(), heart.on_lost.clone());
+        let (lost, mut quiet, on_lost) = (heart.lost.clone(), heart.quiet.subscribe(), heart.on_lost.clone());
         let over = heart.over.clone();
         heart.task = Some(tokio::spawn(async move {
             tokio::select! {
                 biased;
                 () = over.cancelled() => return,
-                () = beat(lease, sent, &quiet, extend) => {}
+                () = beat(lease, sent, &mut quiet, extend) => {}
                 () = lost.cancelled() => {} // a step was told
             }
             lose(&lost, &on_lost);
@@ -66,7 +69,12 @@ impl Heart {
     }
 
     pub fn stop_beating(&self) {
-        self.quiet.cancel();
+        self.quiet.send_replace(true);
+    }
+
+    /// The work runs again.
+    pub fn resume(&self) {
+        self.quiet.send_replace(false);
     }
 
     pub fn is_lost(&self) -> bool {
@@ -95,7 +103,7 @@ fn lose(lost: &CancellationToken, on_lost: &Mutex<Option<OnLost>>) {
 }
 
 /// Returns when the lease is lost.
-async fn beat<F>(lease: Duration, sent: Instant, quiet: &CancellationToken, extend: impl Fn() -> F)
+async fn beat<F>(lease: Duration, sent: Instant, quiet: &mut watch::Receiver<bool>, extend: impl Fn() -> F)
 where
     F: Future<Output = Result<(), Error>>,
 {
@@ -104,15 +112,20 @@ where
         tokio::select! {
             biased;
             () = sleep_until(deadline) => return,
-            () = quiet.cancelled() => return sleep_until(deadline).await,
             () = sleep_until(next) => {}
+        }
+        tokio::select! {
+            biased;
+            () = sleep_until(deadline) => return,
+            // Its sender lives as long as this task.
+            _ = quiet.wait_for(|quiet| !quiet) => {}
         }
         let sent = Instant::now();
         tokio::select! {
             biased;
             // A beat that hangs leaves time for others, and does not delay the end.
             () = sleep_until(deadline) => return,
-            () = quiet.cancelled() => return sleep_until(deadline).await,
+            _ = quiet.wait_for(|quiet| *quiet) => {}
             result = timeout(lease / 6, extend()) => match result {
                 Ok(Ok(())) => (deadline, next) = (sent + lease, sent + lease / 3),
                 Ok(Err(error)) if error.is_lost() => return,
@@ -192,5 +205,15 @@ mod tests {
         assert!(!heart.is_lost());
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert!(heart.is_lost());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn beats_go_on_when_the_work_runs_again() {
+        let heart = Heart::start(LEASE, Instant::now(), Box::new(|| {}), || async { Ok(()) });
+        heart.stop_beating();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        heart.resume();
+        tokio::time::sleep(2 * LEASE).await;
+        assert!(!heart.is_lost());
     }
 }

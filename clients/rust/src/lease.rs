@@ -98,6 +98,10 @@ impl Lease {
         self.heart.stop_beating();
     }
 
+    pub(crate) fn resume_beating(&self) {
+        self.heart.resume();
+    }
+
     /// It was completed by other means.
     pub(crate) fn over(mut self) {
         self.open = false;

@@ -14,7 +14,7 @@ use crate::{
     connection::Connection,
     error::{connection_lost, pause},
     lease::Lease,
-    request::{Begun, Granted},
+    request::{ATTEMPTS, Begun, Granted},
     statements,
 };
 
@@ -374,14 +374,23 @@ where
 }
 
 /// Does work in a transaction that also completes its claim, which has committed before: both commit, or neither
-/// does. Work that fails has had no effect.
-pub(crate) async fn within<F>(lease: Lease, work: impl FnOnce(Tx) -> F) -> Result<Settled<()>, Error>
+/// does. Work that fails has had no effect. After a conflict it runs again.
+pub(crate) async fn within<F>(lease: Lease, mut work: impl FnMut(Tx) -> F) -> Result<Settled<()>, Error>
 where
     F: Future<Output = Work<()>>,
 {
     let mut lease = lease;
     lease.uncertain = false;
-    let reason = match committed(&lease, work).await {
+    let mut attempt = 1;
+    let result = loop {
+        match committed(&lease, &mut work).await {
+            Err(error) if error.is_conflict() && attempt < ATTEMPTS => pause(attempt).await,
+            result => break result,
+        }
+        lease.resume_beating();
+        attempt += 1;
+    };
+    let reason = match result {
         Ok(None) => {
             lease.over();
             return Ok(Settled::Worked(()));

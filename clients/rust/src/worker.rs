@@ -207,9 +207,12 @@ impl Worker {
         E: Into<BoxError>,
     {
         let handler = Arc::new(handler);
-        let settle = move |lease, due| -> Settling {
+        let settle = move |lease, due: Due| -> Settling {
             let handler = handler.clone();
-            Box::pin(transaction::within(lease, move |tx| async move { worked(handler(due, tx)).await }))
+            Box::pin(transaction::within(lease, move |tx| {
+                let (handler, due) = (handler.clone(), due.clone());
+                async move { worked(handler(due, tx)).await }
+            }))
         };
         Self::new(store, options, Arc::new(settle))
     }

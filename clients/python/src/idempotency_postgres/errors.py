@@ -114,7 +114,12 @@ def _is_misuse(error: BaseException) -> bool:
 
 def is_transient(error: BaseException, from_handler: bool = False) -> bool:
     """Another run of the transaction may succeed."""
-    return (sqlstate(error) or "").startswith("40") or is_connection_lost(error, from_handler)
+    return is_conflict(error) or is_connection_lost(error, from_handler)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """A serialization failure, or a deadlock."""
+    return (sqlstate(error) or "").startswith("40")
 
 
 def is_mistake(error: BaseException) -> bool:

@@ -52,6 +52,13 @@ class Heartbeat:
             if self._timer is not None:
                 self._timer.cancel()
 
+    def resume(self) -> None:
+        """`run` may be called again."""
+        with self._lock:
+            if self.stopped.is_set() and not self.lost.is_set():
+                self.stopped.clear()
+                self._timer = self._after(max(0.0, self._until - now()), self._over)
+
     def check(self) -> None:
         if self.lost.is_set():
             raise LeaseLost("the claim is lost: nothing more may be done") from self.why

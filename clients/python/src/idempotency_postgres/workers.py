@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, Union, overload
 from .claim import Answer, Record, Request
 from .contract import DUE, LEASE_MS
 from .database import AnyDatabase, AsyncDatabase, Database, Io, Tx, drive, io_of, settled
-from .errors import LeaseLost, is_lost, is_mistake
+from .errors import LeaseLost, Unprepared, is_conflict, is_lost, is_mistake
 from .flows import (
     LEASED_HANDLER_TIMEOUT, Result, Settings, _completion, _Held, _NotKept, _Thrown, _Transaction, _Undone, _unknown, _verdict_on,
 )  # fmt: skip
@@ -123,7 +123,7 @@ class _InTransaction(_Leased):
 
     async def settle(self, work: Handler) -> Result:
         try:
-            return await self._heart.run(lambda: self._run(work))
+            return await self._run_again_after_conflicts(work)
         except _NotKept as end:
             return end.result if await self._fail_if_ours(end.result) else LOST
         except _Undone as end:
@@ -138,6 +138,21 @@ class _InTransaction(_Leased):
             with suppress(Exception):  # its lease ends the claim then
                 await self._fail(str(error) or type(error).__name__, False)
             raise error from error.__cause__
+
+    async def _run_again_after_conflicts(self, work: Handler) -> Result:
+        attempt = 1
+        while True:
+            try:
+                return await self._heart.run(lambda: self._run(work))
+            except Unprepared:  # the next run prepares nothing
+                self._heart.resume()
+            except Exception as raised:
+                error = raised.error if isinstance(raised, _Thrown) else raised
+                if attempt >= self._settings.attempts or self._heart.lost.is_set() or not is_conflict(error):
+                    raise
+                self._heart.resume()
+                await self._io.pause(0.02 * 2 ** (attempt - 1) * (0.5 + random.random()))
+                attempt += 1
 
     async def _fail_if_ours(self, result: Result) -> bool:
         assert result.answer is not None

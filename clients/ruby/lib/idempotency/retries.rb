@@ -25,11 +25,25 @@ module Idempotency
       raise
     rescue StandardError => error
       note(error)
-      sleep(FIRST_PAUSE * (2**(@attempt - 1)) * rand(0.5..1.5))
+      pause
+      retry
+    end
+
+    # Only after a conflict. The error is the last run's own.
+    def after_conflicts
+      @attempt += 1
+      yield
+    rescue StandardError => error
+      cause = error.is_a?(Thrown) ? error.cause : error
+      raise cause, cause: cause.cause unless Failures.conflict?(cause) && @attempt < @attempts
+
+      pause
       retry
     end
 
     private
+
+    def pause = sleep(FIRST_PAUSE * (2**(@attempt - 1)) * rand(0.5..1.5))
 
     def note(error)
       cause = error.is_a?(Thrown) ? error.cause : error

@@ -81,9 +81,9 @@ module Idempotency
 
     # The work of a claim that was committed before: its result commits together with its effects.
     def work_off(record, &work)
-      held(nil) { |transaction| finish(transaction, record, answer_of(transaction, record, &work)) }
-    rescue Thrown => thrown
-      raise thrown.cause
+      Retries.new(@settings.attempts).after_conflicts do
+        held(nil) { |transaction| finish(transaction, record, answer_of(transaction, record, &work)) }
+      end
     end
 
     # Without a claim, with the same limits and runs, except after a COMMIT without an answer.

@@ -184,6 +184,7 @@ module Idempotency
     # A Result where it has committed; else the answer, whose work is rolled back.
     def in_transaction(request, held, work)
       result = Transactional.new(@database, request, @options).work_off(held.record) do |claim|
+        held.heart.check # it may run again
         work.client = claim.client
         answer_to(work).tap { held.heart.check }
       end

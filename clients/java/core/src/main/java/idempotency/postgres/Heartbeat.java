@@ -25,6 +25,7 @@ final class Heartbeat {
     private final CountDownLatch stopLatch = new CountDownLatch(1);
     private Interruption work;
     private Future<?> deadline;
+    private boolean beating;
     private boolean stopped;
     private boolean ended;
     private boolean telling;
@@ -43,6 +44,19 @@ final class Heartbeat {
     /** For a claim that was requested at this moment. */
     void start(long sent) {
         prolong(sent);
+        beatInAThread(sent);
+    }
+
+    /** The work runs again. */
+    synchronized void resume() {
+        stopped = false;
+        if (!beating) {
+            beatInAThread(System.nanoTime() - lease / 3);
+        }
+    }
+
+    private void beatInAThread(long sent) {
+        beating = true;
         Threads.run(() -> beat(sent));
     }
 
@@ -73,10 +87,11 @@ final class Heartbeat {
             for (long left = nanos; left > 0 && !stopped; left = until - System.nanoTime()) {
                 TimeUnit.NANOSECONDS.timedWait(this, left);
             }
+            beating = !stopped && !isLost();
         } catch (InterruptedException ofOurOwnThread) {
-            return false;
+            beating = false;
         }
-        return !stopped && !isLost();
+        return beating;
     }
 
     private synchronized void prolong(long sent) {

@@ -23,7 +23,7 @@ final class LeasedTransaction {
     Result run() {
         Exception failure = null;
         try {
-            Judged judged = hold.store.inTransaction(this::once);
+            Judged judged = runAgainAfterConflicts();
             if (!judged.isRecorded()) {
                 hold.fail(null, judged.reason(), false);
             }
@@ -37,6 +37,20 @@ final class LeasedTransaction {
             hold.heartbeat.end();
         }
         return new Result(hold.claimed, null, true, hold.heartbeat.isLost(), failure);
+    }
+
+    private Judged runAgainAfterConflicts() throws Exception {
+        for (int attempt = 1;; attempt++) {
+            try {
+                return hold.store.inTransaction(this::once);
+            } catch (Exception e) {
+                if (!DatabaseFailure.isConflict(e) || attempt >= hold.request.attempts || hold.heartbeat.isToStop()) {
+                    throw e;
+                }
+                hold.heartbeat.resume();
+                Store.pause(attempt);
+            }
+        }
     }
 
     private Store.Ended<Judged> once(Database.Transaction transaction) throws Exception {
