@@ -195,6 +195,19 @@ def test_batches(recipe):
     connection.execute("UPDATE stock SET n = 2 WHERE item = 'cup'")
     assert recipe.take(connection, [message(4), message(5, "cup", 2)]) == []
     assert stock() == {"pen": 5, "cup": 0}
+    connection.execute(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'mishap' USING ERRCODE = NEW.item; END $$;"
+        "CREATE TRIGGER fails BEFORE UPDATE ON stock FOR EACH ROW WHEN (NEW.item ~ '[0-9]') EXECUTE FUNCTION fail()")  # fmt: skip
+    for number, state in enumerate(("54000", "55000", "58030"), 7):
+        connection.execute("INSERT INTO stock VALUES (%s, 10)", [state])
+        bad = message(f"{number}-bad", state)
+        ((failed, _),) = recipe.take(connection, [message(number), bad])
+        assert failed == bad
+    for state in ("40001", "40P01", "53100", "57P01"):
+        connection.execute("INSERT INTO stock VALUES (%s, 10)", [state])
+        with pytest.raises(psycopg.Error):
+            recipe.take(connection, [message(10), message(11, state)])
+    assert stock()["pen"] == 2
 
 
 # ---- a batch over HTTP ----
