@@ -474,6 +474,8 @@ class Processes(Workers):
         for number, key in enumerate(self.keys(3), 1):
             self.queue({"effect": "done"}, key, notify=self.key)
             self.wait_for_all(number)
+        listens = [text for texts in worker.proxy.waits("LISTEN") for text in texts if "LISTEN" in text]
+        self.assertEqual(len(listens), 1, "behind a pooler each would be another session's")
         self.stop(worker)
 
     def test_the_database_is_away_and_back(self):

@@ -99,9 +99,7 @@ final class Worker
     {
         $within = (float) $this->settings->databaseTimeout;
         try {
-            $channel = strtr($this->channel ?? '', ['"' => '""']);
-            // On whatever connection this is now.
-            $channel === '' || $this->own->statement("LISTEN \"$channel\"", [], $within);
+            $this->channel === null || $this->own->listen($this->channel, $within);
         } catch (\Throwable $error) {
             $this->tell($error, null);
         }

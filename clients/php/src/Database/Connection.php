@@ -13,6 +13,7 @@ use Idempotency\Postgres\Error\DatabaseAway;
 class Connection
 {
     private ?Session $session = null;
+    private ?Session $listening = null;
 
     /** @param \Closure(int): object $connect takes the seconds that a connection attempt may last */
     public function __construct(private readonly \Closure $connect) {}
@@ -83,6 +84,16 @@ class Connection
         return new self($this->connect);
     }
 
+    /** Sends LISTEN once for each session. */
+    public function listen(string $channel, float $within): void
+    {
+        $session = $this->session($within);
+        if ($session !== $this->listening) {
+            $session->idle()->query('LISTEN "' . strtr($channel, ['"' => '""']) . '"', [], $within);
+            $this->listening = $session;
+        }
+    }
+
     /** Waits for a notification, for so many seconds or until a signal comes. */
     public function isNotified(float $seconds): bool
     {
@@ -101,7 +112,7 @@ class Connection
     private function forget(): bool
     {
         $this->session?->close();
-        $this->session = null;
+        $this->session = $this->listening = null;
         return false;
     }
 
