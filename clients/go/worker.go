@@ -36,6 +36,9 @@ type Worker[Tx any] struct {
 	Lease time.Duration
 	// Poll is the pause when nothing is due: by default a second.
 	Poll time.Duration
+	// HandlerTimeout is how long a handler may run: by default ten minutes. Then its context ends with the
+	// cause ErrHandlerTimeout, and it has failed, whatever it returns.
+	HandlerTimeout time.Duration
 	// Channel is listened to: a notification ends the pause.
 	Channel string
 	// Logger gets errors of the database and of the handler: by default slog.Default().
@@ -121,6 +124,7 @@ func (w *Worker[Tx]) prepare() {
 		orDefault(&w.Size, 1)
 		orDefault(&w.Lease, defaultLeaseMs*time.Millisecond)
 		orDefault(&w.Poll, time.Second)
+		orDefault(&w.HandlerTimeout, defaultLeasedHandlerTimeoutMs*time.Millisecond)
 		if w.Logger == nil {
 			w.Logger = slog.Default()
 		}
@@ -133,8 +137,8 @@ func (w *Worker[Tx]) validate() error {
 		return errors.New("idempotency: a Worker needs Store, Scope and Handler")
 	case w.Size < 1 || w.Size > 1000:
 		return fmt.Errorf("idempotency: Worker.Size is not from 1 to 1000: %d", w.Size)
-	case w.Lease < 0 || w.Poll < 0:
-		return fmt.Errorf("idempotency: Worker.Lease or Worker.Poll is negative: %v, %v", w.Lease, w.Poll)
+	case w.Lease < 0 || w.Poll < 0 || w.HandlerTimeout < 0:
+		return fmt.Errorf("idempotency: Worker.Lease, Poll or HandlerTimeout is negative: %v, %v, %v", w.Lease, w.Poll, w.HandlerTimeout)
 	}
 	if _, can := w.Store.db.(Listener); w.Channel != "" && !can {
 		return errors.New("idempotency: Worker.Channel needs a Store that can listen: one of pgxidem")
@@ -239,7 +243,7 @@ func (w *Worker[Tx]) handle(d *due, sent time.Time) {
 
 // run the handler. A panic is an error, for no one else would see it.
 func (w *Worker[Tx]) run(ctx context.Context, work *Work[Tx]) (answer *Answer, verdict Verdict, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, w.HandlerTimeout, ErrHandlerTimeout)
 	defer cancel()
 	defer context.AfterFunc(w.aborting, cancel)()
 	defer func() {
@@ -249,6 +253,9 @@ func (w *Worker[Tx]) run(ctx context.Context, work *Work[Tx]) (answer *Answer, v
 		}
 	}()
 	answer, err = w.Handler(ctx, work)
+	if context.Cause(ctx) == ErrHandlerTimeout {
+		return nil, 0, errors.Join(ErrHandlerTimeout, err)
+	}
 	var raised *StatusError
 	if answer == nil && errors.As(err, &raised) {
 		header := http.Header{"Content-Type": {"text/plain; charset=utf-8"}}

@@ -133,7 +133,10 @@ class Server(Program):
 class Worker(Program):
     def __init__(self, language, database, scope, **options):
         super().__init__(language, "worker", f"{language}-{scope}", database)
-        self.options = {"scope": scope, "size": 1, "lease_ms": 30000, "poll_ms": 50, "channel": "", "mode": "transactional", **options}
+        self.options = {
+            "scope": scope, "size": 1, "lease_ms": 30000, "poll_ms": 50, "channel": "", "mode": "transactional",
+            "handler_timeout_ms": 600000, **options,
+        }  # fmt: skip
 
     def variables(self):
         return {f"WORKER_{name.upper()}": str(value) for name, value in self.options.items()}

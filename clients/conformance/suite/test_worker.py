@@ -441,6 +441,35 @@ class Leased(Workers):
         self.stop(worker)
 
 
+class Late(Workers):
+    """A handler that exceeds `handlerTimeout` has failed, whatever it returns."""
+
+    LIMIT_MS = 500
+
+    def check_late(self, mode, effects):
+        self.scope = self.scope_of("late")
+        with self.database.gate() as gate:
+            self.queue({"effect": "done", "gate": gate.number, "status": 200, "body": "late"})
+            worker = self.started(mode=mode, handler_timeout_ms=self.LIMIT_MS)
+            self.wait("it is claimed", lambda: self.record()[1] == 2)
+            claimed = self.database.value("SELECT clock_timestamp()")
+            self.wait("its time is over", lambda: self.database.value(
+                "SELECT clock_timestamp() > %s + %s * interval '2 ms'", claimed, self.LIMIT_MS))  # fmt: skip
+            gate.open()
+        self.wait_for("retryable", attempt=2)
+        self.assert_told()
+        self.assert_effects(effects)
+        self.queue({"effect": "next"}, f"{self.key}-next")
+        self.wait_for("completed", attempt=2, key=f"{self.key}-next")
+        self.stop(worker)
+
+    def test_in_its_transaction(self):
+        self.check_late("transactional", effects=0)
+
+    def test_leased(self):
+        self.check_late("leased", effects=1)
+
+
 class Processes(Workers):
     def test_stopped_during_its_work(self):
         """The handler ends, under heartbeats until then."""

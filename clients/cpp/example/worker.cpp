@@ -91,6 +91,7 @@ int main() try {
     set(options.size, "WORKER_SIZE");
     set(options.lease, "WORKER_LEASE_MS");
     set(options.poll, "WORKER_POLL_MS");
+    set(options.handler_timeout, "WORKER_HANDLER_TIMEOUT_MS");
 
     idempotency::PoolOptions pool_options;
     pool_options.size = options.size + 1;

@@ -4,7 +4,7 @@ import { NothingHappened, worker } from 'idempotency-postgres';
 import { pg } from 'idempotency-postgres/pg';
 import { gate, insert, others, pool } from './handler.mjs';
 
-const { WORKER_SCOPE, WORKER_SIZE, WORKER_LEASE_MS, WORKER_POLL_MS, WORKER_CHANNEL, WORKER_MODE } = process.env;
+const { WORKER_SCOPE, WORKER_SIZE, WORKER_LEASE_MS, WORKER_POLL_MS, WORKER_CHANNEL, WORKER_MODE, WORKER_HANDLER_TIMEOUT_MS } = process.env;
 
 async function perform(work) {
   const { request: order, attempt, client = others } = work;
@@ -21,7 +21,7 @@ async function perform(work) {
 
 const working = worker(pg(pool), {
   scope: WORKER_SCOPE, size: Number(WORKER_SIZE), lease: Number(WORKER_LEASE_MS), poll: Number(WORKER_POLL_MS),
-  channel: WORKER_CHANNEL || undefined, mode: WORKER_MODE, databaseTimeout: 2000, onError: (error) => console.error(error),
+  channel: WORKER_CHANNEL || undefined, mode: WORKER_MODE, handlerTimeout: Number(WORKER_HANDLER_TIMEOUT_MS), databaseTimeout: 2000, onError: (error) => console.error(error),
 }, perform);
 process.on('SIGTERM', () => working.stop());
 const ended = working.run();

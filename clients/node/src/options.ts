@@ -40,7 +40,7 @@ const KINDS: Record<string, Kind> = {
 const OF_WORKERS: Record<string, Kind> = {
   scope: text, channel: text, holder: text, mode: oneOf('transactional', 'leased'),
   size: { fits: (value) => integer(1).fits(value) && (value as number) <= 1000, wanted: 'a whole number from 1 to 1000' },
-  lease: duration, poll: duration, databaseTimeout: duration, onError: call,
+  lease: duration, poll: duration, handlerTimeout: duration, databaseTimeout: duration, onError: call,
 };
 
 export function checkOptions(options: object): void {

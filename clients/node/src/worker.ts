@@ -25,6 +25,8 @@ export interface WorkerOptions {
   readonly mode?: 'transactional' | 'leased';
   /** The name of this worker, shown to operators. */
   readonly holder?: string;
+  /** The time that a handler may take: 600,000. Then it has failed. */
+  readonly handlerTimeout?: number;
   readonly databaseTimeout?: number;
   /** Gets errors of the database, and those of the handler together with its work. */
   readonly onError?: (error: unknown, work?: Work) => void;
@@ -83,7 +85,7 @@ export function worker<Tx>(db: Database<Tx>, options: WorkerOptions, handler: Ha
 const LONGEST_PAUSE = 30_000;
 
 class Loop<Tx> implements Worker {
-  readonly #options: Required<Omit<WorkerOptions, 'channel' | 'holder' | 'databaseTimeout'>> & WorkerOptions;
+  readonly #options: Required<Omit<WorkerOptions, 'channel' | 'holder' | 'databaseTimeout' | 'handlerTimeout'>> & WorkerOptions;
   readonly #settings: LeasedSettings;
   readonly #stopping = new AbortController();
   readonly #running = new Map<Held<Tx>, Promise<void>>();
@@ -98,8 +100,8 @@ class Loop<Tx> implements Worker {
   constructor(readonly db: Database<Tx>, options: WorkerOptions, readonly handler: Handler<any>) {
     const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as unknown as WorkerOptions;
     this.#options = { size: 1, lease: LEASE_MS, poll: 1000, mode: 'transactional', onError: warn, ...given };
-    const { lease, databaseTimeout } = this.#options;
-    this.#settings = { lease, keep: keepByDefault, handlerTimeout: Infinity, ...(databaseTimeout && { databaseTimeout }) };
+    const { lease, handlerTimeout, databaseTimeout } = this.#options;
+    this.#settings = { lease, keep: keepByDefault, ...(handlerTimeout && { handlerTimeout }), ...(databaseTimeout && { databaseTimeout }) };
   }
 
   run(): Promise<void> {

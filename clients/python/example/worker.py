@@ -15,7 +15,7 @@ POOL = {"min_size": 1, "max_size": 2 * SIZE + 2, "reconnect_timeout": 1}
 OPTIONS = {
     "size": SIZE, "lease": int(os.environ["WORKER_LEASE_MS"]) / 1000, "poll": int(os.environ["WORKER_POLL_MS"]) / 1000,
     "channel": os.environ["WORKER_CHANNEL"] or None, "mode": os.environ["WORKER_MODE"], "holder": INFO.split()[0],
-    "settings": Settings(database_timeout=2),
+    "settings": Settings(database_timeout=2, handler_timeout=int(os.environ["WORKER_HANDLER_TIMEOUT_MS"]) / 1000),
 }  # fmt: skip
 INSERT = "INSERT INTO effect (principal, key, note) VALUES (%s, %s, %s)"
 

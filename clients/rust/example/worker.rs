@@ -50,7 +50,8 @@ fn options() -> Result<WorkerOptions, Failed> {
     let options = WorkerOptions::new(env::var("WORKER_SCOPE")?)
         .size(env::var("WORKER_SIZE")?.parse()?)
         .lease(millis("WORKER_LEASE_MS")?)
-        .poll(millis("WORKER_POLL_MS")?);
+        .poll(millis("WORKER_POLL_MS")?)
+        .handler_timeout(millis("WORKER_HANDLER_TIMEOUT_MS")?);
     let channel = env::var("WORKER_CHANNEL")?;
     Ok(if channel.is_empty() { options } else { options.channel(&channel, config()?, NoTls) })
 }

@@ -429,6 +429,10 @@ where
             held.store_with(token, &stored).await.map(|()| None)
         }
         (None, end) => held.roll_back().await.map(|()| Some(end)),
+        (Some(Error::HandlerTimeout), _) => {
+            held.give_up().await;
+            Err(Error::HandlerTimeout)
+        }
         (Some(failure), _) => match held.roll_back().await {
             Err(lost) if failure.state().is_none() && !matches!(lost, Error::TransactionKept) => Err(lost),
             _ => Err(failure),

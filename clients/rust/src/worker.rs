@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::{
     sync::Notify,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_postgres::{Config, Row, Socket, tls::MakeTlsConnect, types::FromSqlOwned};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Answer, Claim, Error, Info, Request, Store, Tx,
     answer::Stored,
-    default_keep,
+    contract, default_keep,
     error::BoxError,
     lease::{self, Lease},
     listener::Channel,
@@ -90,6 +90,7 @@ pub struct WorkerOptions {
     size: usize,
     lease: Duration,
     poll: Duration,
+    handler_timeout: Duration,
     channel: Option<Channel>,
     on_error: OnError,
     fault: Option<String>,
@@ -109,6 +110,7 @@ impl WorkerOptions {
             size: 1,
             lease: LEASE,
             poll: Duration::from_secs(1),
+            handler_timeout: Duration::from_millis(contract::LEASED_HANDLER_TIMEOUT_MS),
             channel: None,
             on_error: Arc::new(log),
             fault: None,
@@ -130,6 +132,12 @@ impl WorkerOptions {
     /// The pause when nothing is due: 1 s, with jitter.
     pub fn poll(mut self, poll: Duration) -> Self {
         self.poll = poll;
+        self
+    }
+
+    /// Limit for one run of the handler: 10 minutes. Then it is dropped, and has failed.
+    pub fn handler_timeout(mut self, handler_timeout: Duration) -> Self {
+        self.handler_timeout = handler_timeout;
         self
     }
 
@@ -157,8 +165,8 @@ impl WorkerOptions {
     fn fault(&self) -> Option<String> {
         let fault = if self.size == 0 || self.size > MOST_CLAIMS {
             format!("size is from 1 to {MOST_CLAIMS}: {}", self.size)
-        } else if self.lease.is_zero() || self.poll.is_zero() {
-            "lease and poll are above 0".to_owned()
+        } else if self.lease.is_zero() || self.poll.is_zero() || self.handler_timeout.is_zero() {
+            "lease, poll and handler_timeout are above 0".to_owned()
         } else {
             return self.fault.clone();
         };
@@ -206,12 +214,12 @@ impl Worker {
         R: Done,
         E: Into<BoxError>,
     {
-        let handler = Arc::new(handler);
+        let (handler, limit) = (Arc::new(handler), options.handler_timeout);
         let settle = move |lease, due: Due| -> Settling {
             let handler = handler.clone();
             Box::pin(transaction::within(lease, move |tx| {
                 let (handler, due) = (handler.clone(), due.clone());
-                async move { worked(handler(due, tx)).await }
+                async move { worked(limit, handler(due, tx)).await }
             }))
         };
         Self::new(store, options, Arc::new(settle))
@@ -231,10 +239,10 @@ impl Worker {
         R: Done,
         E: Into<BoxError>,
     {
-        let handler = Arc::new(handler);
+        let (handler, limit) = (Arc::new(handler), options.handler_timeout);
         let settle = move |lease, due| -> Settling {
             let handler = handler.clone();
-            Box::pin(lease::held(lease, move |claim| async move { worked(handler(due, claim)).await }))
+            Box::pin(lease::held(lease, move |claim| async move { worked(limit, handler(due, claim)).await }))
         };
         Self::new(store, options, Arc::new(settle))
     }
@@ -411,18 +419,18 @@ fn json<T: FromSqlOwned>(row: &Row, column: &str) -> Result<T, Error> {
     row.try_get(column).map_err(|error| Error::Unexpected(error.into()))
 }
 
-async fn worked<R: Done, E: Into<BoxError>>(running: impl Future<Output = Result<R, E>>) -> Work<()> {
-    let done = AssertUnwindSafe(running).catch_unwind().await;
+async fn worked<R: Done, E: Into<BoxError>>(limit: Duration, running: impl Future<Output = Result<R, E>>) -> Work<()> {
+    let done = timeout(limit, AssertUnwindSafe(running).catch_unwind()).await;
     let (end, failure) = match done {
-        Ok(Ok(done)) => (end_of(done.answer()), None),
-        Ok(Err(error)) => failed(error.into()),
-        Err(_) => failed("the handler panicked".into()),
+        Ok(Ok(Ok(done))) => (end_of(done.answer()), None),
+        Ok(Ok(Err(error))) => failed(Error::Work(error.into())),
+        Ok(Err(_)) => failed(Error::Work("the handler panicked".into())),
+        Err(_) => failed(Error::HandlerTimeout),
     };
     Work { answer: (), end, failure }
 }
 
-fn failed(error: BoxError) -> (End, Option<Error>) {
-    let error = Error::Work(error);
+fn failed(error: Error) -> (End, Option<Error>) {
     (End::NotKept(error.to_string()), Some(error))
 }
 

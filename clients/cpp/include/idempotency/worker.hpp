@@ -46,6 +46,7 @@ struct WorkerOptions {
     std::string scope;     // or the beginning of scopes, and *
     std::size_t size = 1;  // claims in work at the same time
     Milliseconds lease{contract::kDefaultLeaseMs};
+    Milliseconds handler_timeout{contract::kDefaultLeasedHandlerTimeoutMs};
     Milliseconds poll{1000};  // pause between two questions for due records
     std::string channel;      // a NOTIFY there ends the pause; empty: none
     std::string holder;       // shown to operators
@@ -185,6 +186,7 @@ class Worker {
               "the pool needs a connection for each claim, and one more");
         check(options_.lease.count() > 0, "lease is not positive");
         check(options_.poll.count() > 0, "poll is not positive");
+        check(options_.handler_timeout.count() > 0, "handler_timeout is not positive");
     }
 
     void check(bool good, const char* what) const {
@@ -289,7 +291,7 @@ class Worker {
         const Running running(*this, state.lease);
         Due due = detail::due_of(granted.row, state.lease);
         try {
-            detail::run_held(state, Clock::time_point::max(), [&](Claim claim) {
+            detail::run_held(state, Clock::now() + options_.handler_timeout, [&](Claim claim) {
                 due.request = detail::readable(granted.row.at(8));
                 due.state = state.found.state = detail::readable(granted.row.at(10));
                 return handler_(std::move(claim), std::as_const(due));

@@ -39,9 +39,10 @@ func main() {
 	own := connect()
 	worker := &pgxidem.Worker{
 		Store: store, Scope: os.Getenv("WORKER_SCOPE"), Size: number("WORKER_SIZE"),
-		Lease:   time.Duration(number("WORKER_LEASE_MS")) * time.Millisecond,
-		Poll:    time.Duration(number("WORKER_POLL_MS")) * time.Millisecond,
-		Channel: os.Getenv("WORKER_CHANNEL"), Leased: os.Getenv("WORKER_MODE") == "leased",
+		Lease:          time.Duration(number("WORKER_LEASE_MS")) * time.Millisecond,
+		Poll:           time.Duration(number("WORKER_POLL_MS")) * time.Millisecond,
+		HandlerTimeout: time.Duration(number("WORKER_HANDLER_TIMEOUT_MS")) * time.Millisecond,
+		Channel:        os.Getenv("WORKER_CHANNEL"), Leased: os.Getenv("WORKER_MODE") == "leased",
 		Handler: func(ctx context.Context, work *pgxidem.Work) (*idempotency.Answer, error) {
 			return perform(ctx, own, work)
 		},

@@ -356,10 +356,13 @@ LOOK = 0.25  # seconds between two looks at an idle connection
 
 async def _within(io: Io[Any], work: Callable[[], Awaitable[T]], limit: float, gone: Callable[[], bool] = lambda: False) -> T:
     """Work that outlives neither its time nor its connection."""
-    if not io.is_async:
-        return await work()
-    task: asyncio.Task[T] = asyncio.ensure_future(work())  # type: ignore[assignment]
     end = now() + limit
+    if not io.is_async:
+        result = await work()
+        if now() >= end:
+            raise _late(limit)
+        return result
+    task: asyncio.Task[T] = asyncio.ensure_future(work())  # type: ignore[assignment]
     try:
         while not task.done():
             await asyncio.wait({task}, timeout=min(LOOK, max(0, end - now())))

@@ -42,7 +42,7 @@ public final class WorkOff {
         int size = Integer.parseInt(variable("WORKER_SIZE"));
         Idempotency idempotency = Idempotency.on(pool(2 * size + 2)).databaseTimeout(Duration.ofSeconds(2)).build();
         Worker.Builder options = idempotency.worker(variable("WORKER_SCOPE")).size(size)
-                .lease(millis("WORKER_LEASE_MS")).poll(millis("WORKER_POLL_MS"))
+                .lease(millis("WORKER_LEASE_MS")).poll(millis("WORKER_POLL_MS")).handlerTimeout(millis("WORKER_HANDLER_TIMEOUT_MS"))
                 .onError((error, work) -> System.err.println((work == null ? "" : work.execution() + ": ") + error));
         if (!variable("WORKER_CHANNEL").isEmpty()) {
             options.channel(variable("WORKER_CHANNEL"));

@@ -72,10 +72,20 @@ final class LeasedTransaction {
         return new Store.Ended<>(judged, true);
     }
 
+    /** Late work has failed, whatever it returns or throws. */
     private Judged lent(Connection connection) throws Exception {
-        try (Lent lent = new Lent(connection); Interruption working = hold.heartbeat.working()) {
-            return work.run(lent.connection());
+        Lent lent = new Lent(connection);
+        Limit limit = new Limit(hold.request.handlerTimeout(Contract.LEASED_HANDLER_TIMEOUT_MS), lent::close, () -> Store.cut(connection));
+        Judged judged;
+        try (lent; Interruption working = hold.heartbeat.working(); limit) {
+            judged = work.run(lent.connection());
+        } catch (Exception e) {
+            throw limit.failure() == null ? e : limit.failure();
         }
+        if (limit.failure() != null) {
+            throw limit.failure();
+        }
+        return judged;
     }
 
     /** The server refuses it if the transaction has committed nevertheless, and its answer was lost. */

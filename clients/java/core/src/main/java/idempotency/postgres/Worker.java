@@ -69,6 +69,7 @@ public final class Worker implements AutoCloseable {
         private int size = 1;
         private Duration lease = Request.LEASE;
         private Duration poll = Duration.ofSeconds(1);
+        private Duration handlerTimeout = Duration.ofMillis(Contract.LEASED_HANDLER_TIMEOUT_MS);
         private String channel;
         private BiConsumer<Throwable, Work> onError = (error, work) -> System.getLogger(Worker.class.getName())
                 .log(System.Logger.Level.WARNING, work == null ? "a worker" : "the work of a record in " + work.execution().scope(), error);
@@ -96,6 +97,13 @@ public final class Worker implements AutoCloseable {
         public Builder poll(Duration poll) {
             Request.checkPositive("poll", Objects.requireNonNull(poll, "poll"));
             this.poll = poll;
+            return this;
+        }
+
+        /** Limit for one run of the handler: by default 10 min. Then its thread is interrupted, and it has failed. */
+        public Builder handlerTimeout(Duration handlerTimeout) {
+            Request.checkPositive("handlerTimeout", Objects.requireNonNull(handlerTimeout, "handlerTimeout"));
+            this.handlerTimeout = handlerTimeout;
             return this;
         }
 
@@ -257,7 +265,7 @@ public final class Worker implements AutoCloseable {
 
     private void take(Statements.Due due, long sent) {
         Request request = Request.of(due.claimed().key(), due.scope(), due.principal()).lease(options.lease)
-                .handlerTimeout(Request.LONGEST);
+                .handlerTimeout(options.handlerTimeout);
         Hold hold = Hold.of(options.store, request, due.claimed(), sent, () -> { });
         synchronized (this) {
             running.add(hold);
