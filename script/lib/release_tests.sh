@@ -21,7 +21,7 @@ release_needs() {
         command -v "$name" >/dev/null || { echo "$name"; return 1; }
     done
     "$ROOT/script/bootstrap" matrix >/dev/null 2>&1 || { echo "debootstrap"; return 1; }
-    ! console_needs || return 0
+    console_needs
 }
 
 make_and_use_release() {
