@@ -28,7 +28,7 @@ install_console() {
         echo "installing the console's packages" >&2
         rm -f "$CONSOLE/installed"
         cp "$ROOT"/console/package{,-lock}.json "$CONSOLE"
-        (cd "$CONSOLE" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error "$@" >&2)
+        (cd "$CONSOLE" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error "$@" >&2) || return
         printf '%s\n' "$wanted" >"$CONSOLE/installed"
     fi
     for part in server page; do

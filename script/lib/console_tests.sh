@@ -3,14 +3,13 @@
 
 group_console() {
     local missing status=0
-    if missing=$(console_tests_need); then
-        prepare_console_tests
-        "$CONSOLE/tests/run" "$@" || status=$?
-        ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
-        stop_cluster clients || true
-        return "$status"
-    fi
-    echo "ok 1 - console # SKIP it needs $missing"
+    missing=$(console_tests_need) || { skip console "it needs $missing"; return; }
+    obtain node console install_console console-tests || return 0
+    prepare_console_tests
+    "$CONSOLE/tests/run" "$@" || status=$?
+    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
+    stop_cluster clients || true
+    return "$status"
 }
 
 console_tests_need() {

@@ -516,12 +516,22 @@ test_client() {
 # check_with_registry LANGUAGE DESCRIPTION command...: as check, but a failure is a skip, with status 3, while the
 # language's registry does not answer.
 check_with_registry() {
+    local outcome=0
+    obtain "$@" || outcome=$?
+    ((outcome != 0)) || check "$2" true
+    ((outcome != 3)) || return 3
+}
+
+# obtain LANGUAGE DESCRIPTION command...: whether the command has installed what a check of that description needs. If
+# not, the check has failed, or is skipped, with status 3, while the language's registry does not answer.
+obtain() {
     local language=$1 description=$2
     shift 2
     if ("$@") >"$WORK/attempt.log" 2>&1; then
-        check "$description" true
+        return
     elif registry_answers "$language" >"$WORK/registry.log" 2>&1; then
         check "$description" fail_with "$WORK/attempt.log"
+        return 1
     else
         skip "$description" "the registry of the language does not answer"
         return 3

@@ -8,10 +8,10 @@ IMAGE=$TOOLS_SUITE/image-run
 
 group_images() {
     local missing
-    if missing=$(release_needs); then
-        make_and_use_images
-    else
+    if ! missing=$(release_needs); then
         skip images "they need $missing"
+    elif obtain node images install_console console --omit=dev; then
+        make_and_use_images
     fi
     check_image_files
     ((CHECKS_FAILED == 0))
@@ -135,49 +135,57 @@ extension_image_works() {
 # ---- the files that use them ----
 
 check_image_files() {
-    local file
+    local file what
     for file in cluster cluster-before-18; do
-        if command -v npm >/dev/null; then
-            check "$file.yaml follows CloudNativePG's types" follows_cloudnativepg "packaging/images/$file.yaml"
-        else
-            skip $file.yaml "it needs npm"
+        what="$file.yaml follows CloudNativePG's types"
+        if ! command -v npm >/dev/null; then
+            skip "$what" "it needs npm"
+        elif obtain python "$what" install_validators && obtain node "$what" install_cloudnativepg_types; then
+            check "$what" follows_cloudnativepg "packaging/images/$file.yaml"
         fi
     done
-    if command -v go >/dev/null; then
-        check "compose.yaml follows the schema of Compose" follows_compose packaging/images/compose.yaml
-    else
-        skip compose.yaml "it needs go"
+    what="compose.yaml follows the schema of Compose"
+    if ! command -v go >/dev/null; then
+        skip "$what" "it needs go"
+    elif obtain python "$what" install_validators && obtain go "$what" compose_schema; then
+        check "$what" follows_compose packaging/images/compose.yaml
     fi
 }
 
 CLOUDNATIVEPG_TYPES=(@kubernetes-models/cloudnative-pg@2.0.0 typescript@5.8.3)
-follows_cloudnativepg() {
+install_cloudnativepg_types() {
     local folder
-    validating_python || return
     folder=$(cache_folder cloudnativepg)
-    if [[ $(cat "$folder/installed" 2>/dev/null) != "${CLOUDNATIVEPG_TYPES[*]}" ]]; then
-        rm -rf "$folder"
-        mkdir -p "$folder"
-        (cd "$folder" && npm install --ignore-scripts --no-audit --no-fund --loglevel=error "${CLOUDNATIVEPG_TYPES[@]}") || return
+    [[ $(cat "$folder/installed" 2>/dev/null) != "${CLOUDNATIVEPG_TYPES[*]}" ]] || return 0
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    (cd "$folder" && npm install --ignore-scripts --no-audit --no-fund --loglevel=error "${CLOUDNATIVEPG_TYPES[@]}") &&
         echo "${CLOUDNATIVEPG_TYPES[*]}" >"$folder/installed"
-    fi
-    is_of_cloudnativepg "$folder" <"$ROOT/$1" || return
-    ! sed 's/^  instances: 3/  instances: three/' "$ROOT/$1" | is_of_cloudnativepg "$folder" || return
-    ! sed 's/^  instances: 3/&\n  instanses: 3/' "$ROOT/$1" | is_of_cloudnativepg "$folder"
+}
+
+follows_cloudnativepg() {
+    is_of_cloudnativepg <"$ROOT/$1" || return
+    ! sed 's/^  instances: 3/  instances: three/' "$ROOT/$1" | is_of_cloudnativepg || return
+    ! sed 's/^  instances: 3/&\n  instanses: 3/' "$ROOT/$1" | is_of_cloudnativepg
 }
 
 is_of_cloudnativepg() {
-    "$VALIDATING" -c 'import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))' |
-        node "$ROOT/test/release/validate_cluster.mjs" "$1"
+    validating_python -c 'import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin))))' |
+        node "$ROOT/test/release/validate_cluster.mjs" "$(cache_folder cloudnativepg)"
 }
 
 # The schema is in Compose's own library, a module of Go.
 COMPOSE_MODULE=github.com/compose-spec/compose-go/v2@v2.4.7
+compose_schema() {
+    local module
+    module=$(cd "$WORK" && go mod download -json "$COMPOSE_MODULE") || return
+    echo "$(sed -n 's/.*"Dir": "\(.*\)".*/\1/p' <<<"$module")/schema/compose-spec.json"
+}
+
 follows_compose() {
     local schema
-    validating_python || return
-    schema=$(cd "$WORK" && go mod download -json "$COMPOSE_MODULE" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/schema/compose-spec.json
-    "$VALIDATING" "$ROOT/test/release/validate_compose" "$schema" "$ROOT/$1" || return
+    schema=$(compose_schema) || return
+    validating_python "$ROOT/test/release/validate_compose" "$schema" "$ROOT/$1" || return
     sed 's/^    image:/    imagine:/' "$ROOT/$1" >"$WORK/spoilt.yaml"
-    ! "$VALIDATING" "$ROOT/test/release/validate_compose" "$schema" "$WORK/spoilt.yaml"
+    ! validating_python "$ROOT/test/release/validate_compose" "$schema" "$WORK/spoilt.yaml"
 }

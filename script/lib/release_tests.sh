@@ -7,11 +7,9 @@ CLEAN=clean-release
 
 group_release() {
     local missing
-    if missing=$(release_needs); then
-        make_and_use_release
-    else
-        skip release "it needs $missing"
-    fi
+    missing=$(release_needs) || { skip release "it needs $missing"; return; }
+    obtain node release install_console console --omit=dev || return 0
+    make_and_use_release
 }
 
 release_needs() {
@@ -25,7 +23,7 @@ release_needs() {
 }
 
 make_and_use_release() {
-    local made=$WORK/release
+    local made=$WORK/release what
     # script/package runs the packages' own tests.
     export UNTESTED=1
     make_key
@@ -33,7 +31,8 @@ make_and_use_release() {
         "$ROOT/script/release" --make "$made" --key "$KEY" "$RELEASE_SUITE"
     check "made again elsewhere, with another zone, language and mask, it has the same bytes" release_is_reproducible "$made"
     check "the checksums are those of all files, and signed" checksums_hold "$made"
-    check "the bill of materials follows the schema of CycloneDX" bill_is_valid "$made"
+    what="the bill of materials follows the schema of CycloneDX"
+    ! obtain python "$what" install_validators || check "$what" bill_is_valid "$made"
     check "the bill names each dependency of the packages, and each package of npm within" bill_is_complete "$made"
     check "a fresh root file system installs $RELEASE_PACKAGE by apt" installs_by_apt "$made"
     check "the extension works there" use_extension "$CLEAN"
@@ -68,24 +67,22 @@ checksums_hold() {
 
 # The schema is in CycloneDX's own library.
 bill_is_valid() {
-    validating_python || return
-    "$VALIDATING" "$ROOT/test/release/validate_bill" "$1"/*.cdx.json || return
+    validating_python "$ROOT/test/release/validate_bill" "$1"/*.cdx.json || return
     sed 's/"PostgreSQL"/"no licence"/' "$1"/*.cdx.json >"$WORK/spoilt.json"
-    ! "$VALIDATING" "$ROOT/test/release/validate_bill" "$WORK/spoilt.json"
+    ! validating_python "$ROOT/test/release/validate_bill" "$WORK/spoilt.json"
 }
 
 # An interpreter with the libraries of PyPI that validate. Its folder gets its name when it is complete.
 VALIDATORS=('cyclonedx-python-lib[json-validation]==11.12.0' PyYAML==6.0.3)
-VALIDATING=
-validating_python() {
+validating_python() { "$(cache_folder validators)/bin/python" "$@"; }
+install_validators() {
     local folder
     folder=$(cache_folder validators)
-    VALIDATING=$folder/bin/python
     [[ $(cat "$folder/installed" 2>/dev/null) != "${VALIDATORS[*]}" ]] || return 0
     rm -rf "$folder"
     mkdir -p "$(dirname "$folder")"
     python3 -m venv "$folder" &&
-        "$VALIDATING" -m pip --disable-pip-version-check --quiet install "${VALIDATORS[@]}" &&
+        validating_python -m pip --disable-pip-version-check --quiet install "${VALIDATORS[@]}" &&
         echo "${VALIDATORS[*]}" >"$folder/installed"
 }
 
