@@ -5,7 +5,7 @@ PASSED=0 FAILED=0 SKIPPED=0 FAILURES=() SKIPS=()
 
 # run_group NAME command...: runs one group and prints its output as it comes.
 run_group() {
-    local name=$1 log=$WORK/group.log status passed failed skipped line lines
+    local name=$1 log=$WORK/group.log began=$SECONDS status passed failed skipped line lines
     shift
     say "==> $name"
     set +e
@@ -22,7 +22,7 @@ run_group() {
     for line in "${lines[@]}"; do FAILURES+=("failed: $name: $line"); done
     while read -r line; do SKIPS+=("skipped: $name: $line"); done < <(sed -nE 's/^ok [0-9]+ - (.*) # SKIP (.*)/\1: \2/p' "$log")
     PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + skipped))
-    say "<== $name: $passed passed, $failed failed, $skipped skipped"
+    say "<== $name: $passed passed, $failed failed, $skipped skipped, $((SECONDS - began)) s"
 }
 
 # The skipped and the failed tests, the last line, and the exit status.
