@@ -18,7 +18,7 @@ group_lint() {
     fi
     lint "the workflow of the forge" actionlint -shellcheck= "$ROOT"/.github/workflows/*.yml
     lint "the Dockerfile" hadolint "$ROOT/Dockerfile"
-    lint "META.json, as PGXN reads it" pgxn_meta "$ROOT/META.json"
+    lint "META.json, as PGXN reads it," pgxn_meta "$ROOT/META.json"
     if command -v rubocop >/dev/null; then
         check "clients/ruby has nothing that rubocop complains of" env --chdir="$ROOT/clients/ruby" rubocop --cache false
     else

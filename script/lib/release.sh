@@ -1,6 +1,8 @@
 # The files of a release: sources, packages, a signed apt repository, images, the bill of materials, checksums.
 # shellcheck shell=bash
 
+# A release of Debian has one server, of which the packages are made: 15, 17, 18. When testing (forky) has 19, they are made
+# of that one instead, and IMAGE_MAJOR in image_tests.sh changes. SUITE in script/matrix says where each server is.
 # shellcheck disable=SC2034 # for script/release
 RELEASE_SUITES=(bookworm trixie forky)
 # shellcheck disable=SC2034 # for script/release
@@ -11,6 +13,15 @@ KEYRING=idempotency-archive-keyring.pgp
 
 release_version() { sed -n 's/^    "version": "\(.*\)",/\1/p' "$ROOT/META.json"; }
 release_date() { date -d "$(sed -n 's/^ -- .*>  //p' "$ROOT/debian/changelog" | head -n 1)" +%s; }
+
+# The next server, while no suite of a release has it.
+server_without_package() {
+    local suite
+    for suite in "${RELEASE_SUITES[@]}"; do
+        ! in_root "$suite" apt-cache show "$NEXT_SERVER" >/dev/null 2>&1 || return 0
+    done
+    echo "no package for PostgreSQL ${NEXT_SERVER##*-} in these suites: ${RELEASE_SUITES[*]}"
+}
 
 # make_release FOLDER KEY SUITE...: without a key nothing is signed. PLACE is where packages are built, and
 # PLACE_SETTINGS are the settings of that build: words.

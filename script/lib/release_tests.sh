@@ -30,6 +30,8 @@ make_and_use_release() {
     check "a release is made: sources, packages, a signed repository, a bill of materials" \
         "$ROOT/script/release" --make "$made" --key "$KEY" "$RELEASE_SUITE"
     check "made again elsewhere, with another zone, language and mask, it has the same bytes" release_is_reproducible "$made"
+    tar -C "$WORK" -xzf "$made/idempotency-$(release_version).tar.gz" --strip-components 1 --wildcards '*/META.json' || true
+    lint "META.json, as PGXN reads it," pgxn_meta "$WORK/META.json"
     check "the checksums are those of all files, and signed" checksums_hold "$made"
     what="the bill of materials follows the schema of CycloneDX"
     ! obtain python "$what" install_validators || check "$what" bill_is_valid "$made"
