@@ -62,7 +62,7 @@ def managed(server, options):
     for line in replays.table(REPLAY.name)[1:]:
         table.append(line + [""] * (len(table[0]) - len(line)))
     against = [(durable, OURS, OURS, 0.5), (durable, PIPELINED, PIPELINED, 0.5), (durable, EXECUTE, EXECUTE, 0.5),
-               (durable, ONCE, ONCE, 0.5), (durable, OURS, KEYS_TABLE, 0.6), (durable, ONCE, KEYS_TABLE, 0.6),
+               (durable, ONCE, ONCE, 0.5), (durable, OURS, KEYS_TABLE, 0.5), (durable, ONCE, KEYS_TABLE, 0.5),
                (durable, EXECUTE, KEYS_TABLE_STATEMENT, 0.5), (durable, BESIDE_REDIS, REDIS, 0.5),
                (replays, REPLAY, REPLAY, 0.55), (replays, REPEAT, REPLAY_REDIS, 0.55)]
     figures = [found.figure("managed", here(ours).name, other.name, limit)
