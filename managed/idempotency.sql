@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '3cd9a7043034933d';
+    digest constant text := '560b83025822a91e';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1412,12 +1412,12 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.tell IS 'tells a notice, or a warning, as its SQLSTATE says';
 --; routine idempotency.micros
--- Microseconds; a month has 30 days, and a day 24 hours.
+-- Microseconds; a month has 30 days, and a day 24 hours. An infinite span (17 and later) has no months.
 CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    RETURN ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
+    RETURN coalesce(((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
     + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
-    + extract(microseconds FROM span))::bigint;
+    + extract(microseconds FROM span))::bigint, CASE WHEN span < '0'::interval THEN -1 ELSE 9000000000000000000 END);
 END $$;
 COMMENT ON FUNCTION idempotency.micros IS 'microseconds; a month has 30 days, and a day 24 hours';
 --; routine idempotency.after
@@ -1446,7 +1446,7 @@ DECLARE
 BEGIN
     BEGIN
         us := idempotency.micros(span);
-    EXCEPTION WHEN data_exception THEN  -- more than 64 bits, or infinite
+    EXCEPTION WHEN data_exception THEN  -- more than 64 bits
         us := CASE WHEN span < '0'::interval THEN -1 ELSE 9000000000000000000 END;
     END;
     fault := CASE WHEN us < 0 THEN 'It is negative.'

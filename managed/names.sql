@@ -38,11 +38,11 @@ BEGIN
     END IF;
 END $$;
 
--- Microseconds; a month has 30 days, and a day 24 hours.
+-- Microseconds; a month has 30 days, and a day 24 hours. An infinite span (17 and later) has no months.
 CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT
-    RETURN ((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
+    RETURN coalesce(((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
     + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
-    + extract(microseconds FROM span))::bigint;
+    + extract(microseconds FROM span))::bigint, CASE WHEN span < '0'::interval THEN -1 ELSE 9000000000000000000 END);
 
 -- A moment and a span of microseconds.
 CREATE FUNCTION idempotency.after(moment timestamptz, micros bigint) RETURNS timestamptz
@@ -65,7 +65,7 @@ DECLARE
 BEGIN
     BEGIN
         us := idempotency.micros(span);
-    EXCEPTION WHEN data_exception THEN  -- more than 64 bits, or infinite
+    EXCEPTION WHEN data_exception THEN  -- more than 64 bits
         us := CASE WHEN span < '0'::interval THEN -1 ELSE 9000000000000000000 END;
     END;
     fault := CASE WHEN us < 0 THEN 'It is negative.'
