@@ -139,6 +139,9 @@ void keep_in_place(const RecordTable& table, const text* principal) {
     InPlace now{pg::transaction_number(), GetCurrentSubTransactionId(), table.shard};
     if (at_commit() || memcmp(&now, &in_place, sizeof(now)) == 0) return;
     pg::lock_in_place(table.shard, table.owner);
+    // When a logical move gets the lock, it copies what is written of the WAL by then. A commit with
+    // synchronous_commit = off, for example a sweeper's, may not be.
+    ForceSyncCommit();
     if (!pg::is_session_of_citus()) {
         int guc_level = NewGUCNestLevel();
         // The call may be part of a query that Citus runs on a shard of this node

@@ -2,7 +2,8 @@
 use Idem;
 use Citus;
 
-my @nodes = new_cluster();
+# The WAL of a commit that does not wait is not written by itself.
+my @nodes = new_cluster('wal_writer_delay' => '10s');
 my ($coordinator, $worker1, $worker2) = @nodes;
 distribute();
 my $tenant = principal_on($worker1);
@@ -40,6 +41,28 @@ foreach my $mode ('block_writes', 'force_logical')
 		};
 	}
 }
+
+# When writers are held back, Citus asks how far the WAL is written, and waits until that is copied.
+subtest 'a logical move takes what was committed without waiting for the disk' => sub {
+	my ($shard, $port) = place_of($tenant);
+	my ($source) = grep { $_->port == $port } @nodes;
+	my $target = other_worker();
+	my $session = session($source);
+	# A writer's lock, before it writes.
+	ask($session, "BEGIN; SELECT lock_shard_metadata(5, ARRAY[$shard])");
+	my $mover = session($coordinator);
+	ask_later($mover, move_shard($tenant, $target, 'force_logical'));
+	wait_until { waiting() > 0 } 'the mover';
+	ask($session, 'SET LOCAL synchronous_commit = off');
+	is(ask($session, "SELECT idem_once('not written', principal => '$tenant')"), 't', 'a request');
+	ask($session, pay('not written'));
+	ask($session, 'COMMIT');
+	ask($mover);
+	$_->quit foreach $mover, $session;
+	is((place_of($tenant))[1], $target->port, 'the shard has moved');
+	is($_, 'completed', 'with the record') foreach on_each("SELECT status FROM idem_get('not written', principal => '$tenant')");
+	is($_, '1', 'and the effect') foreach on_each(q{SELECT count(*) FROM payment WHERE id = 'not written'});
+};
 
 subtest 'a claim alone holds a mover back' => sub {
 	foreach my $node (@nodes)
