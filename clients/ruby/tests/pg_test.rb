@@ -160,6 +160,13 @@ class PgTest < Minitest::Test
     assert_raises(ArgumentError) { Idempotency.transactionally(database) { nil } }
   end
 
+  def test_a_principal_is_a_string_or_an_integer
+    [Object.new, nil, false].each do |principal|
+      assert_raises(Idempotency::Error) { Idempotency.transactionally(database, key: @key, principal:) { nil } }
+    end
+    assert_equal "7", Idempotency.transactionally(database, key: @key, principal: 7) { |claim| Idempotency::Answer.new(body: claim.principal) }.answer.body
+  end
+
   def test_settings_are_checked
     assert_raises(ArgumentError) { transactionally(settings: { timeout: 5 }) }
   end

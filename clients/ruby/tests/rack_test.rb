@@ -30,6 +30,19 @@ class RackTest < Minitest::Test
     }.each { |status, fields| assert_equal status, app.call(env("{}", "rack.input" => Sealed.new, **fields))[0] }
   end
 
+  # An object would be another principal in each request.
+  def test_a_principal_is_a_string_or_an_integer
+    answer = ->(principal) { app(principal: ->(_) { principal }).call(env)[0] }
+    assert_equal [401, 401, 401], [nil, false, ""].map(&answer)
+    [Object.new, true, :me, 1.5].each do |principal|
+      error = assert_raises(Idempotency::Error, principal.class) { answer.call(principal) }
+      assert_includes error.message, "`principal` has to be a string or an integer, and is of #{principal.class}"
+    end
+    assert_nil record
+    assert_equal [201, 201], ["me", 7].map(&answer)
+    assert_equal [["7"], ["me"]], sql("SELECT principal FROM idempotency.records WHERE key = $1 ORDER BY 1", @key)
+  end
+
   def test_no_more_is_read_than_the_limit_needs
     endless = Object.new
     read = 0

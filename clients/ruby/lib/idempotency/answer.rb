@@ -22,7 +22,16 @@ module Idempotency
 
   # The request of a claim. Times are seconds. Without a key, the server derives one for `derive` seconds.
   Request = Struct.new(:key, :scope, :principal, :json, :fingerprint, :http_method, :target, :exclude, :ttl, :wait,
-                       :holder, :derive, keyword_init: true)
+                       :holder, :derive, keyword_init: true) do
+    def initialize(principal:, **others) = super(principal: Request.name_of(principal), **others)
+
+    # Of any other object, the text may be another one in each request.
+    def self.name_of(principal)
+      return principal.to_s if principal.is_a?(String) || principal.is_a?(Integer)
+
+      raise Error, "idempotency: `principal` has to be a string or an integer, and is of #{principal.class}"
+    end
+  end
 
   # `outcome`: executed, replay, not_kept, failed (a record without an answer), or why it was refused.
   Result = Struct.new(:outcome, :answer, :record)

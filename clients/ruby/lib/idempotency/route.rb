@@ -38,7 +38,7 @@ module Idempotency
 
     def answer
       @scope = @options.scope || @exchange.default_scope
-      @principal = @options.principal.call(@exchange.request).to_s
+      @principal = Request.name_of(@options.principal.call(@exchange.request) || "")
       raise Problem, "unauthorized" if @principal.empty?
 
       field = @exchange.header(@options.key_header)
