@@ -47,6 +47,15 @@ class OptionsTest < Minitest::Test
     end
     assert_raises(ArgumentError) { keys.transactional }
   end
+
+  # They would switch the protection off.
+  def test_methods_that_no_request_has_are_refused
+    [["post"], [], [:POST], %w[POST Patch]].each do |methods|
+      error = assert_raises(ArgumentError, methods) { keys.leased(principal: Idempotency::BEARER, methods:) }
+      assert_includes error.message, "`methods` has to be an array of methods in upper case"
+    end
+    assert keys.leased(principal: Idempotency::BEARER, methods: %w[PUT VERSION-CONTROL])
+  end
 end
 
 class LimitTest < Minitest::Test

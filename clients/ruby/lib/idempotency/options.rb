@@ -70,6 +70,9 @@ module Idempotency
   class Options < Settings
     FLAG = one_of(true, false)
     TEXTS = ["an array of strings", ->(value) { value.is_a?(Array) && value.all?(String) }].freeze
+    METHODS = ["an array of methods in upper case", lambda do |value|
+      value.is_a?(Array) && value.any? && value.all? { |one| one.is_a?(String) && one.match?(/\A[A-Z-]+\z/) }
+    end].freeze
     NAME = /\A[!\#$%&'*+\-.^_`|~0-9A-Za-z]+\z/
     HEADER = ["the name of a header field", ->(value) { value.is_a?(String) && value.match?(NAME) }].freeze
     WAIT = ["seconds", ->(value) { value.is_a?(Numeric) && !value.negative? && value.to_f.finite? }].freeze
@@ -85,7 +88,7 @@ module Idempotency
     KNOWN = {
       principal: [CALL, false], # has to be given
       scope: [TEXT, nil],
-      methods: [TEXTS, %w[POST PATCH].freeze],
+      methods: [METHODS, %w[POST PATCH].freeze],
       missing_key: [one_of(:refuse, :pass, :generate, :derive), :refuse],
       window: [SECONDS, Contract::WINDOW_MS / 1000.0],
       exclude: [TEXTS, [].freeze],
