@@ -13,6 +13,7 @@ require "idempotency/rails"
 # An application with Rails' own middlewares.
 class Shop < Rails::Application
   config.load_defaults 6.1
+  config.cache_classes = true
   config.eager_load = false
   config.secret_key_base = "test"
   config.logger = Logger.new($stderr)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "rails_helper"
+require "action_view/testing/resolvers"
 
 Shop.initialize!
 
@@ -142,7 +143,34 @@ class PaymentsController < ActionController::API
   end
 end
 
+# `creat` is no action, so `create` is not protected.
+class MistakenController < ActionController::API
+  include Idempotency::Controller
+  idempotent :creat, :handled, principal: Idempotency::BEARER
+
+  def create
+    Payment.create!(account: request.headers["Authorization"].split.last, amount: 1)
+  end
+
+  def handled = head(:created)
+end
+
+# Actions of those derived from it.
+class CommonController < ActionController::Base
+  include Idempotency::Controller
+  idempotent :create, :destroy, principal: Idempotency::BEARER
+  skip_forgery_protection
+end
+
+class DerivedController < CommonController
+  idempotent :templated, principal: Idempotency::BEARER
+  prepend_view_path ActionView::FixtureResolver.new("derived/templated.html.erb" => "from a template")
+
+  def create = head(:created)
+end
+
 Shop.routes.draw do
+  %w[mistaken#create mistaken#handled derived#create derived#templated].each { |action| post "/#{action.tr("#", "/")}", to: action }
   PaymentsController::ACTIONS.each { |name| post "/accounts/:id/#{name}", to: "payments##{name}" }
   post "/transfers", to: "payments#transfer"
   post "/hurried", to: "payments#hurried"
@@ -316,6 +344,18 @@ class RailsTest < Minitest::Test
     assert_raises(ArgumentError) { live.idempotent(:create) }
     refute_same controller.idempotent(:open), PaymentsController.idempotent_routes
     refute PaymentsController.idempotent_routes.key?("open")
+  end
+
+  def test_an_action_that_is_none_is_refused_before_any_action_runs
+    2.times { assert_equal [500, 500], [post("/mistaken/create").status, post("/mistaken/handled").status] }
+    assert_equal 0, payments
+    error = assert_raises(Idempotency::Error) { MistakenController.dispatch("create", nil, nil) }
+    assert_includes error.message, "MistakenController has no action `creat`"
+  end
+
+  def test_actions_of_a_derived_controller_and_of_a_template
+    assert_equal 201, post("/derived/create").status
+    assert_equal [200, "from a template"], post("/derived/templated").then { |answer| [answer.status, answer.body] }
   end
 
   def test_duplicates_at_the_same_time

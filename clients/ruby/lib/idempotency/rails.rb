@@ -34,10 +34,12 @@ module Idempotency
         raise ArgumentError, "idempotency: ActionController::Live cannot be stored" if live?
 
         route = Route.new(idempotency_database, kind, Options.new(**idempotency_options, **options))
+        @idempotency_named = @idempotency_named.to_a + actions
         self.idempotent_routes = idempotent_routes.merge(actions.to_h { |action| [action.to_s, route] })
       end
 
       def dispatch(name, request, response)
+        check_named
         route = idempotent_routes[name.to_s] or return super
         exchange = Exchange.new(request, Routes.scope_of(request)) do |env|
           again = ActionDispatch::Request.new(env)
@@ -47,6 +49,15 @@ module Idempotency
       end
 
       private
+
+      # Once. If one is no action, that which was meant would run without protection. Those of a parent may be actions of
+      # other controllers.
+      def check_named
+        wrong = @idempotency_named&.find { |action| !new.available_action?(action.to_s) }
+        raise Error, "idempotency: #{self} has no action `#{wrong}`" if wrong
+
+        @idempotency_named = nil
+      end
 
       def live? = defined?(ActionController::Live) && self < ActionController::Live
 
