@@ -353,6 +353,15 @@ class RailsTest < Minitest::Test
     assert_includes error.message, "MistakenController has no action `creat`"
   end
 
+  def test_an_action_as_an_endpoint_of_rack
+    first, again = Array.new(2) do
+      fields = { "HTTP_AUTHORIZATION" => "Bearer #{@account}", "HTTP_IDEMPOTENCY_KEY" => @key, "CONTENT_TYPE" => "application/json" }
+      Rack::MockRequest.new(PaymentsController.action(:create)).post("/endpoint", input: '{"amount":5}', **fields)
+    end
+    assert_equal 201, first.status
+    assert_replayed first, again
+  end
+
   def test_actions_of_a_derived_controller_and_of_a_template
     assert_equal 201, post("/derived/create").status
     assert_equal [200, "from a template"], post("/derived/templated").then { |answer| [answer.status, answer.body] }

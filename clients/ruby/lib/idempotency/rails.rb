@@ -38,6 +38,14 @@ module Idempotency
         self.idempotent_routes = idempotent_routes.merge(actions.to_h { |action| [action.to_s, route] })
       end
 
+      # As an endpoint of Rack.
+      def action(name)
+        lambda do |env|
+          request = ActionDispatch::Request.new(env)
+          dispatch(name, request, make_response!(request))
+        end
+      end
+
       def dispatch(name, request, response)
         check_named
         route = idempotent_routes[name.to_s] or return super
