@@ -167,6 +167,15 @@ class PgTest < Minitest::Test
     assert_equal "7", Idempotency.transactionally(database, key: @key, principal: 7) { |claim| Idempotency::Answer.new(body: claim.principal) }.answer.body
   end
 
+  def test_a_verdict_that_is_none_is_an_error_and_keeps_nothing
+    settings = { verdict: ->(_) { :kepp } }
+    error = assert_raises(Idempotency::Error) { transactionally(settings:) }
+    assert_includes error.message, "`verdict` has to return keep, free, unknown or nil, not kepp"
+    assert_equal [0, nil], [payments, record]
+    assert_raises(Idempotency::Error) { leased(settings:) { Idempotency::Answer.new(status: 201) } }
+    assert_equal "retryable", record
+  end
+
   def test_settings_are_checked
     assert_raises(ArgumentError) { transactionally(settings: { timeout: 5 }) }
   end

@@ -125,9 +125,16 @@ module Idempotency
       return Result.new("not_kept", answer, @record) if @unknown
 
       heart.check
-      verdict = @settings.verdict_on(answer)
+      verdict = verdict_on(answer)
       end_by(verdict, answer)
       Result.new(verdict == "keep" ? "executed" : "not_kept", answer, @record)
+    end
+
+    def verdict_on(answer)
+      @settings.verdict_on(answer)
+    rescue StandardError => error
+      give_up(error)
+      raise
     end
 
     def end_by(verdict, answer)

@@ -7,6 +7,7 @@ module Idempotency
   # How work is run, and which of its answers are kept. Each value is checked. Times are seconds, or durations of
   # ActiveSupport.
   class Settings
+    VERDICTS = %w[keep free unknown].freeze
     # What a value has to be, and whether one is that.
     SECONDS = ["seconds above 0", ->(value) { value.is_a?(Numeric) && value.positive? && value.to_f.finite? }].freeze
     COUNT = ["a whole number of at least 0", ->(value) { value.is_a?(Integer) && !value.negative? }].freeze
@@ -47,12 +48,15 @@ module Idempotency
     # Fields of answers that are not stored, besides those of the contract and of the scope's policy.
     def drop_headers = []
 
-    # `keep`, `free` or `unknown`; `by_status` where the route has no opinion, and the status is one not to keep.
+    # One of VERDICTS; `by_status` where the route has no opinion, and the status is one not to keep.
     def verdict_on(answer)
       return "keep" if answer.status.nil? # of a worker: done
 
       by_status = keep.call(answer.status) && !(answer.raised && answer.status >= 500)
-      (verdict&.call(answer) || (by_status ? "keep" : "by_status")).to_s
+      word = verdict&.call(answer) or return by_status ? "keep" : "by_status"
+      return word.to_s if VERDICTS.include?(word.to_s)
+
+      raise Error, "idempotency: `verdict` has to return #{VERDICTS.join(", ")} or nil, not #{word}"
     end
 
     # Whether a transaction with this answer commits.
