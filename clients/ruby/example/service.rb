@@ -42,12 +42,12 @@ class Service
       connection = OTHERS.take
       return connection unless Idempotency::Link.new(connection).gone?
 
-      OTHERS.forget
+      OTHERS.forget(connection)
     end
   end
 
   def self.release(connection)
-    connection.status == PG::CONNECTION_OK ? OTHERS.put(connection) : OTHERS.forget
+    connection.status == PG::CONNECTION_OK ? OTHERS.put(connection) : OTHERS.forget(connection)
   end
 
   # BENCH: for bench/clients, without the suite's hooks and with the route /bare.

@@ -102,6 +102,27 @@ class PgTest < Minitest::Test
     assert_equal "replay", transactionally.outcome
   end
 
+  # As under a server that loads the application before it forks. In the end the parent's session is as before.
+  def test_a_forked_process_has_connections_of_its_own
+    backend = -> { database.statement("SELECT pg_backend_pid() AS pid").first["pid"] }
+    held = database.open(nil)
+    ours = backend.call
+    said, says = IO.pipe
+    child = fork do
+      says.write((backend.call == ours ? "shared" : "own"))
+      says.close
+      GC.start
+    ensure
+      exit!
+    end
+    says.close
+    assert_equal "own", Timeout.timeout(20) { said.read }
+    Process.wait(child)
+    assert_equal ours, backend.call
+    held.check # its session is the parent's as well
+    held.rollback
+  end
+
   def test_more_requests_than_connections
     runs = Queue.new
     results = Array.new(20) do |number|

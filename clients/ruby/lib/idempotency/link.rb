@@ -78,10 +78,12 @@ module Idempotency
     def gone?
       return false if connection.transaction_status == PG::PQTRANS_ACTIVE
 
-      [nil, "", "E"].include?(connection.socket_io.recv_nonblock(1, Socket::MSG_PEEK, exception: false))
+      [nil, "", "E"].include?(socket_io.recv_nonblock(1, Socket::MSG_PEEK, exception: false))
     rescue PG::Error, SystemCallError, IOError
       true
     end
+
+    def socket_io = connection.socket_io
 
     def close
       connection.finish

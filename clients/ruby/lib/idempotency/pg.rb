@@ -29,7 +29,7 @@ module Idempotency
     def give_back(link, sound)
       return @pool.put(link) if sound
 
-      @pool.forget
+      @pool.forget(link)
       link.close
     end
 
