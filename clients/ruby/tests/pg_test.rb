@@ -201,14 +201,16 @@ class PgTest < Minitest::Test
     assert_raises(ArgumentError) { transactionally(settings: { timeout: 5 }) }
   end
 
-  def test_type_maps_of_the_application
+  def test_types_and_names_of_the_application
     mapped = Idempotency::Pg.new do
       Database.connect.tap do |connection|
         connection.type_map_for_results = PG::BasicTypeMapForResults.new(connection)
         connection.type_map_for_queries = PG::BasicTypeMapForQueries.new(connection)
+        connection.field_name_type = :symbol
       end
     end
     results = Array.new(2) { Idempotency.transactionally(mapped, key: @key) { Idempotency::Answer.new(status: 201, body: "\xff\0".b) } }
     assert_equal ["\xff\0".b, 201], [results[1].answer.body, results[1].answer.status]
+    assert_equal [true, false], Array.new(2) { Idempotency.once(mapped, @key) { nil } }
   end
 end

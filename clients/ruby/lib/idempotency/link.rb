@@ -3,7 +3,7 @@
 module Idempotency
   # A connection of ruby-pg that sends several statements in one message, and its transaction.
   class Link
-    # Every value goes and comes as text.
+    # Every value goes and comes as text, and so do the names of columns.
     TEXTS = PG::TypeMapAllStrings.new
     CHECK = ["SELECT 1"].freeze
 
@@ -51,7 +51,7 @@ module Idempotency
       results = pipelined(statements).each(&:check)
       @tag = results.last.cmd_status
       rows = results.reverse.find { |result| result.result_status == PG::PGRES_TUPLES_OK }
-      rows ? rows.map_types!(TEXTS).to_a : []
+      rows ? rows.map_types!(TEXTS).field_names_as(:string).to_a : []
     end
 
     # Raises the reason for which the connection is lost.
