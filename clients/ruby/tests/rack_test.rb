@@ -11,10 +11,10 @@ class RackTest < Minitest::Test
     def respond_to_missing?(*) = true
   end
 
-  def app(**options, &handler)
+  def app(kind = :transactional, **options, &handler)
     keys = Idempotency::Keys.new(Idempotency::Pg.new { Database.connect }, principal: Idempotency::BEARER, **options)
     handler ||= ->(env) { [201, { "X-Amount" => env["rack.input"].read }, ["paid"]] }
-    Idempotency::Middleware.new(handler, keys.transactional)
+    Idempotency::Middleware.new(handler, keys.public_send(kind))
   end
 
   def env(body = "{}", **fields)
@@ -55,6 +55,19 @@ class RackTest < Minitest::Test
     assert_equal "{}", app.call(env('{}POST /next', "CONTENT_LENGTH" => "2"))[1]["X-Amount"]
     assert_equal 400, app.call(env("{}", "CONTENT_LENGTH" => "3"))[0]
     assert_equal 400, app.call(env("{}", "CONTENT_LENGTH" => "+2"))[0]
+  end
+
+  # As with the client in Go.
+  def test_fields_that_cannot_be_stored_are_made_so_before_they_are_sent
+    fields = { "X-Name" => "caf\xE9".b, "X-Other" => "café".b, "X-Zero" => "a\0b" }
+    %i[transactional leased].each do |kind|
+      runs = 0
+      app = app(kind) { |_| [201, fields, ["p"]].tap { runs += 1 } }
+      first, again = Array.new(2) { app.call(env("{}", "HTTP_IDEMPOTENCY_KEY" => "#{@key}-#{kind}"))[1] }
+      assert_equal ["caf\uFFFD", "café", "a b"], first.values_at(*fields.keys)
+      assert_equal first.values_at(*fields.keys), again.values_at(*fields.keys)
+      assert_equal [1, "true"], [runs, again["Idempotent-Replayed"]]
+    end
   end
 
   def test_a_handler_cannot_take_over_the_connection

@@ -4,7 +4,13 @@ module Idempotency
   # An answer over HTTP. Its headers are pairs: several fields of one name are several pairs.
   # `raised`: it is the answer to an exception, so the work is rolled back.
   Answer = Struct.new(:status, :headers, :body, :raised, :whole, keyword_init: true) do
-    def initialize(status: 200, headers: [], body: nil, raised: false, whole: nil) = super
+    def initialize(status: 200, headers: [], body: nil, raised: false, whole: nil)
+      headers = headers.map { |field| field.map { |text| Answer.storable(text) } }
+      super
+    end
+
+    # In UTF-8 and without control characters: others cannot be stored.
+    def self.storable(text) = text.to_s.dup.force_encoding("UTF-8").scrub("\uFFFD").tr("\0-\b\n-\x1F\x7F", " ")
 
     # Of a field, by its name; nil if there is none.
     def [](name) = name.is_a?(String) ? headers.find { |known, _| known.casecmp?(name) }&.last : super

@@ -71,7 +71,7 @@ module Idempotency
         raise Error, "an answer that takes over the connection cannot be stored" if name.to_s.start_with?("rack.")
 
         values = value.is_a?(Array) ? value : value.to_s.split("\n", -1)
-        (values.empty? ? [""] : values).map { |one| [name.to_s, one.to_s] }
+        (values.empty? ? [""] : values).map { |one| [name, one] }
       end
     end
 
