@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "helper"
+require "tls"
 
 class PgTest < Minitest::Test
   include Support
@@ -100,6 +101,20 @@ class PgTest < Minitest::Test
       sql("SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME) == [["0"]]
     end
     assert_equal "replay", transactionally.outcome
+  end
+
+  def test_sessions_that_are_ended_are_noticed_through_tls
+    tls = Tls.new
+    @database = Idempotency::Pg.new(size: 3) { PG.connect(host: "127.0.0.1", port: tls.port, dbname: Database::NAME, sslmode: "require") }
+    Array.new(3) { database.open(nil) }.each(&:rollback)
+    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME)
+    3.times { Timeout.timeout(20) { tls.ended.pop } }
+    runs = 0
+    result = transactionally(settings: { attempts: 2 }) do |claim|
+      sql("SELECT pg_terminate_backend($1)", claim.client.backend_pid) && sleep if (runs += 1) == 1
+      pay(claim)
+    end
+    assert_equal ["executed", 2, 1], [result.outcome, runs, payments]
   end
 
   # As under a server that loads the application before it forks. In the end the parent's session is as before.

@@ -74,11 +74,9 @@ module Idempotency
     end
 
     # Whether the server has closed it: a look at what is unread, no round trip. While a statement runs, its answer
-    # tells. A message of an error that no statement asked for is the last one.
+    # tells; another thread may begin or end one meanwhile.
     def gone?
-      return false if connection.transaction_status == PG::PQTRANS_ACTIVE
-
-      [nil, "", "E"].include?(socket_io.recv_nonblock(1, Socket::MSG_PEEK, exception: false))
+      idle? && closing? && idle?
     rescue PG::Error, SystemCallError, IOError
       true
     end
@@ -92,6 +90,14 @@ module Idempotency
     end
 
     private
+
+    def idle? = connection.transaction_status != PG::PQTRANS_ACTIVE
+
+    # What no statement has asked for is a notification, a notice or a setting, or else the last message, whose
+    # encryption may hide what it is.
+    def closing?
+      !["A", "N", "S", :wait_readable].include?(socket_io.recv_nonblock(1, Socket::MSG_PEEK, exception: false))
+    end
 
     def roll_back
       connection.send_query_params("ROLLBACK", [])
