@@ -117,6 +117,28 @@ class PgTest < Minitest::Test
     assert_equal ["executed", 2, 1], [result.outcome, runs, payments]
   end
 
+  # The interruption waits for it, and comes at its end.
+  def test_an_interruption_does_not_come_while_connections_change_hands
+    late = Idempotency::DatabaseLate
+    pool = database.instance_variable_get(:@pool)
+    slow = true
+    slowly = lambda do |result|
+      once, slow = slow, false
+      nil until !once || Thread.pending_interrupt?
+      result
+    end
+    pool.define_singleton_method(:put) { |connection| slowly.call(super(connection)) }
+    assert_raises(late) { Timeout.timeout(20) { Idempotency::Limit.within(0.05, late) { database.statement("SELECT 1") } } }
+    pool.singleton_class.remove_method(:put)
+    slow = true
+    database.define_singleton_method(:open) { |first| slowly.call(super(first)) }
+    assert_raises(Idempotency::DatabaseAway) { transactionally(settings: { database_timeout: 0.05, attempts: 1 }) }
+    database.singleton_class.remove_method(:open)
+    free = Timeout.timeout(20) { Array.new(3) { database.open(nil) } }
+    assert_equal 3, free.map(&:connection).uniq.size
+    free.each(&:rollback)
+  end
+
   # As under a server that loads the application before it forks. In the end the parent's session is as before.
   def test_a_forked_process_has_connections_of_its_own
     backend = -> { database.statement("SELECT pg_backend_pid() AS pid").first["pid"] }

@@ -104,7 +104,7 @@ module Idempotency
 
     def answer_of(work)
       limit = limit_of_work(Contract::LEASED_HANDLER_TIMEOUT_MS)
-      answer = heart.run { Limit.within(limit, HandlerLate, &work) }
+      answer = heart.run { Limit.within(limit, HandlerLate, at: :immediate, &work) }
     rescue Rejection => rejection
       answer = rejection.answer
     ensure

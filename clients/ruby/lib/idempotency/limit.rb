@@ -8,7 +8,9 @@ module Idempotency
     def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
     # Runs the block, and raises `late` if it does not end in time, or ConnectionGone as soon as `gone` says so.
-    def within(seconds, late, gone: nil, &block) = Watch.new(seconds, late, gone).run(&block)
+    #
+    # It is interrupted where it waits, so that connections change hands as a whole; with `at: :immediate` anywhere.
+    def within(seconds, late, gone: nil, at: :on_blocking, &block) = Watch.new(seconds, late, gone).run(at, &block)
 
     # One run of a block, and its interruption, which is no StandardError, so that `rescue => error` does not hide it.
     class Watch < Exception # rubocop:disable Lint/InheritException
@@ -26,8 +28,8 @@ module Idempotency
         plan
       end
 
-      def run(&)
-        value = interruptible(&)
+      def run(at, &)
+        value = interruptible(at, &)
       rescue Watch, StandardError => error
         raise if error.is_a?(Watch) && !error.equal?(self) # of a limit around this one
 
@@ -51,10 +53,10 @@ module Idempotency
       private
 
       # An interruption that comes too late is raised at the end of the outer block, not behind it.
-      def interruptible(&)
+      def interruptible(at, &)
         Thread.handle_interrupt(Watch => :never) do
           TIMERS.add(self)
-          Thread.handle_interrupt(Watch => :immediate, &)
+          Thread.handle_interrupt(Watch => at, &)
         ensure
           TIMERS.remove(self)
         end

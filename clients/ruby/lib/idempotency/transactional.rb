@@ -128,7 +128,8 @@ module Idempotency
 
     # A transaction, which rolls back unless the block commits it; also where a `throw` leaves the block.
     def held(first, patience = 0)
-      transaction = limited(patience) { @database.open(first) }
+      transaction = nil
+      limited(patience) { transaction = @database.open(first) }
       yield transaction
     ensure
       roll_back(transaction) if transaction
@@ -163,7 +164,8 @@ module Idempotency
     def let(transaction, seconds)
       client = Guard.new(transaction.client)
       work = proc { yield client }
-      result = seconds ? Limit.within(seconds, HandlerLate, gone: transaction.method(:gone?), &work) : work.call
+      watched = { gone: transaction.method(:gone?), at: :immediate }
+      result = seconds ? Limit.within(seconds, HandlerLate, **watched, &work) : work.call
       raise ConnectionGone, "the connection is lost" if transaction.gone?
 
       result
