@@ -234,6 +234,16 @@ class RailsTest < Minitest::Test
     end
   end
 
+  # As in Rack 3.1, whose names are in lower case.
+  def test_a_status_without_a_page
+    request = ActionDispatch::Request.new(Rack::MockRequest.env_for("/"))
+    %w[X-Cascade x-cascade].each do |name|
+      pages = ->(_) { [404, { name => "pass" }, ["no page"]] }
+      page = Rails.application.config.stub(:exceptions_app, -> { pages }) { Idempotency::Controller::Routes.page(request, IOError.new, 404) }
+      assert_equal [404, []], page.values_at(0, 2)
+    end
+  end
+
   def test_invalid_records_are_errors_of_422
     first, again = Array.new(2) { post("/accounts/1/create", { amount: "five" }) }
     assert_equal 422, first.status

@@ -104,7 +104,8 @@ module Idempotency
         env = request.env.merge("PATH_INFO" => "/#{status}", "action_dispatch.original_path" => request.path_info)
         pages = ::Rails.application&.config&.exceptions_app || ActionDispatch::PublicExceptions.new(::Rails.public_path)
         page = pages.call(env)
-        page[1]["X-Cascade"] == "pass" ? [status, { "Content-Type" => "text/html; charset=utf-8" }, []] : page
+        none = page[1].any? { |name, value| name.casecmp?("X-Cascade") && value == "pass" }
+        none ? [status, { "Content-Type" => "text/html; charset=utf-8" }, []] : page
       end
     end
 
