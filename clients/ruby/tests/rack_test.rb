@@ -101,6 +101,13 @@ class RackTest < Minitest::Test
     assert_includes complained, "a hook has failed"
   end
 
+  def test_the_cause_of_unavailable_is_said
+    away = Idempotency::Keys.new(Idempotency::Pg.new { PG.connect(port: 1, host: "127.0.0.1") }, principal: Idempotency::BEARER, attempts: 1)
+    app = Idempotency::Middleware.new(->(_) { flunk }, away.transactional)
+    _, complained = capture_io { assert_equal 503, app.call(env)[0] }
+    assert_match(/\Aidempotency: unavailable: .*port 1/, complained)
+  end
+
   def test_safe_methods_pass
     assert_equal 201, app.call(env("", "REQUEST_METHOD" => "GET").tap { |one| one.delete("HTTP_IDEMPOTENCY_KEY") })[0]
   end

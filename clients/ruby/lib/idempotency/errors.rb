@@ -51,6 +51,9 @@ module Idempotency
 
     module_function
 
+    # The error, its cause, the cause of that.
+    def causes(error) = Enumerator.produce(error) { |one| one.cause || raise(StopIteration) }.to_a
+
     def sqlstate(error)
       error = error.cause if wrapped?(error)
       error.result&.error_field(PG::PG_DIAG_SQLSTATE) if error.is_a?(PG::Error)

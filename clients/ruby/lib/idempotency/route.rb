@@ -47,7 +47,8 @@ module Idempotency
 
       without_key = @concerned ? @options.missing_key : :pass unless @key
       without_key == :refuse ? refuse("missing_key") : with_body(without_key)
-    rescue DatabaseAway
+    rescue DatabaseAway => error
+      warn "idempotency: unavailable: #{Failures.causes(error).last.message.lines.first.to_s.chomp}"
       refuse("unavailable", 1)
     end
 
