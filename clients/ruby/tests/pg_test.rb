@@ -79,6 +79,27 @@ class PgTest < Minitest::Test
     assert_equal 1, payments
   end
 
+  def test_a_conflict_within_another_error
+    runs = 0
+    result = transactionally do |claim|
+      claim.client.exec("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$") if (runs += 1) == 1
+      pay(claim)
+    rescue PG::Error
+      raise "it is not said why"
+    end
+    assert_equal ["executed", 2], [result.outcome, runs]
+  end
+
+  def test_the_failure_of_another_server_is_the_handlers
+    runs = 0
+    assert_raises(PG::ConnectionBad) { transactionally { (runs += 1) && PG.connect(host: "127.0.0.1", port: 1) } }
+    other = Database.connect
+    assert_raises(PG::TRSerializationFailure) do
+      transactionally { (runs += 1) && other.exec("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$") }
+    end
+    assert_equal 2, runs
+  end
+
   def test_an_open_pipeline_of_the_handler
     error = assert_raises(Idempotency::Error) do
       transactionally { |claim| pay(claim).tap { claim.client.enter_pipeline_mode } }

@@ -163,14 +163,20 @@ class CommonController < ActionController::Base
 end
 
 class DerivedController < CommonController
-  idempotent :templated, principal: Idempotency::BEARER
+  idempotent :templated, :conflicting, principal: Idempotency::BEARER
+  RUNS = Queue.new
   prepend_view_path ActionView::FixtureResolver.new("derived/templated.html.erb" => "from a template")
 
   def create = head(:created)
+
+  def conflicting
+    RUNS << true
+    render inline: "<% Payment.connection.execute(%(DO $$ BEGIN RAISE SQLSTATE '40001'; END $$)) if DerivedController::RUNS.size == 1 %>ok"
+  end
 end
 
 Shop.routes.draw do
-  %w[mistaken#create mistaken#handled derived#create derived#templated].each { |action| post "/#{action.tr("#", "/")}", to: action }
+  %w[mistaken#create mistaken#handled derived#create derived#templated derived#conflicting].each { |action| post "/#{action.tr("#", "/")}", to: action }
   PaymentsController::ACTIONS.each { |name| post "/accounts/:id/#{name}", to: "payments##{name}" }
   post "/transfers", to: "payments#transfer"
   post "/hurried", to: "payments#hurried"
@@ -284,6 +290,11 @@ class RailsTest < Minitest::Test
     answer = post("/accounts/1/twice")
     assert_equal [201, "2", nil], [answer.status, answer["X-Run"], answer["X-First"]]
     assert_equal 1, payments
+  end
+
+  def test_a_conflict_in_a_template
+    assert_equal [200, "ok"], post("/derived/conflicting").then { |answer| [answer.status, answer.body] }
+    assert_equal 2, DerivedController::RUNS.size
   end
 
   def test_a_lost_connection_is_replaced

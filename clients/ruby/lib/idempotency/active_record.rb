@@ -72,7 +72,7 @@ module Idempotency
     # A transaction that has begun.
     class Transaction
       extend Forwardable
-      def_delegators :link, :gone?, :check
+      def_delegators :link, :gone?, :check, :concerned?
       attr_reader :rows
 
       def initialize(connection, first)

@@ -43,7 +43,15 @@ module Idempotency
   end
 
   # Carries an error of the work, its `cause`, through our own code, which tells it from errors of our statements.
-  class Thrown < Error; end
+  class Thrown < Error
+    attr_reader :ours
+
+    # `ours`: it is about the connection of the work's transaction.
+    def initialize(ours)
+      super("the work has failed")
+      @ours = ours
+    end
+  end
 
   # Failures of the database, whether ruby-pg reports them or ActiveRecord.
   module Failures
@@ -54,10 +62,10 @@ module Idempotency
     # The error, its cause, the cause of that.
     def causes(error) = Enumerator.produce(error) { |one| one.cause || raise(StopIteration) }.to_a
 
-    def sqlstate(error)
-      error = error.cause if wrapped?(error)
-      error.result&.error_field(PG::PG_DIAG_SQLSTATE) if error.is_a?(PG::Error)
-    end
+    # What ruby-pg has raised, within whatever errors: of ActiveRecord, of a template.
+    def of_pg(error) = causes(error).find { |one| one.is_a?(PG::Error) }
+
+    def sqlstate(error) = of_pg(error)&.result&.error_field(PG::PG_DIAG_SQLSTATE)
 
     # The connection is lost, or none could be made. A handler's own calls fail with errors of the network, too.
     def connection_lost?(error, of_handler: false)
@@ -65,13 +73,13 @@ module Idempotency
       # 25006: a standby, which takes no claim.
       return state.match?(/\A(08|53|57P)/) || (state == "25006" && !of_handler) if state
 
-      error = error.cause if wrapped?(error) && error.cause.is_a?(PG::Error)
+      error = of_pg(error) || error
       return false if idle_too_long?(error)
 
       case error
       when DatabaseAway, PG::ConnectionBad, PG::UnableToSend then true
       when SystemCallError, SocketError then !of_handler
-      else wrapped?(error) && error.class.ancestors.any? { |kind| NO_CONNECTION.include?(kind.name) }
+      else error.class.ancestors.any? { |kind| NO_CONNECTION.include?(kind.name) }
       end
     end
 
@@ -94,7 +102,5 @@ module Idempotency
 
     # 25P03, which ruby-pg reports as a lost connection where a statement was sent after it. Each run would exceed it.
     def idle_too_long?(error) = error.is_a?(PG::ConnectionBad) && error.message.include?("idle-in-transaction timeout")
-
-    def wrapped?(error) = defined?(::ActiveRecord::ActiveRecordError) && error.is_a?(::ActiveRecord::ActiveRecordError)
   end
 end

@@ -81,6 +81,9 @@ module Idempotency
       true
     end
 
+    # Whether an error of the work is about this connection rather than about another one.
+    def concerned?(error) = connection.equal?(Failures.of_pg(error)&.connection) || gone?
+
     def socket_io = connection.socket_io
 
     def close

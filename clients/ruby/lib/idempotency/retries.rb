@@ -47,7 +47,9 @@ module Idempotency
 
     def note(error)
       cause = error.is_a?(Thrown) ? error.cause : error
-      transient = cause.is_a?(OwnTransaction) || Failures.transient?(cause, of_handler: !cause.equal?(error))
+      of_handler = !cause.equal?(error)
+      transient = cause.is_a?(OwnTransaction) || Failures.transient?(cause, of_handler:)
+      transient &&= error.ours if of_handler
       raise cause, cause: cause.cause unless transient
 
       @lost ||= !Failures.conflict?(cause)

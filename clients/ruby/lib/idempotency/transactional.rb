@@ -172,8 +172,8 @@ module Idempotency
     rescue ConnectionGone
       limited { transaction.check } # raises the reason
       raise
-    rescue StandardError
-      raise Thrown
+    rescue StandardError => error
+      raise Thrown, transaction.concerned?(error)
     ensure
       client.close_guard
     end
