@@ -70,6 +70,19 @@ class RackTest < Minitest::Test
     end
   end
 
+  # Wherever the pieces in which it is read are cut.
+  def test_a_body_of_several_members
+    [*1..30, 1000].each do |before|
+      first = Zlib.gzip(SecureRandom.bytes(65_536 - before - 23), level: 0)
+      body = first + Zlib.gzip("abc")
+      whole = Zlib.gunzip(first) + "abc"
+      assert_equal whole, Idempotency::Body.read(env(body, "HTTP_CONTENT_ENCODING" => "gzip"), 1 << 20), before
+    end
+    many = Zlib.gzip("") * 10_000
+    assert_equal "", Idempotency::Body.read(env(many, "HTTP_CONTENT_ENCODING" => "gzip"), 1 << 20)
+    assert_equal 400, app.call(env(Zlib.gzip("{}") + "rest", "HTTP_CONTENT_ENCODING" => "gzip"))[0]
+  end
+
   def test_a_handler_cannot_take_over_the_connection
     [[201, { "rack.hijack" => ->(_io) {} }, []], [201, {}, ->(stream) { stream.write("x") }]].each do |answer|
       assert_raises(Idempotency::Error) { app { |_| answer }.call(env) }

@@ -6,7 +6,7 @@ module Idempotency
   # Reads a request's body from Rack and decodes it. The limit counts decoded bytes, and no more is read than it needs.
   class Body
     WINDOWS = { "identity" => nil, "gzip" => 31, "x-gzip" => 31, "deflate" => 15 }.freeze
-    PIECE = 65_536
+    PIECE = 8_192 # what follows a member is copied
 
     def self.read(env, limit) = new(env, limit).read
 
@@ -47,10 +47,12 @@ module Idempotency
     def take(piece)
       return append(piece) unless @inflate
 
-      @inflate = Zlib::Inflate.new(@window) if @inflate.finished? # several members in a row are one body
-      @inflate.inflate(piece) { |part| append(part) }
-      rest = @inflate.finished? ? @inflate.flush_next_in : ""
-      take(rest) unless rest.empty?
+      until piece.empty?
+        @inflate.reset if @inflate.finished? # several members in a row are one body
+        before = @inflate.total_in
+        @inflate.inflate(piece) { |part| append(part) }
+        piece = @inflate.finished? ? piece.byteslice((@inflate.total_in - before)..) : ""
+      end
     rescue Zlib::Error
       refuse("The body is not what Content-Encoding says.")
     end
