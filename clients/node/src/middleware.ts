@@ -29,7 +29,7 @@ export interface Options<Req> {
   /** The operation, as in policies and statistics. By default method and route: `POST /payments`. */
   scope?: string;
   /** The client that the request comes from, by its authentication. None: 401, and the body is not read. */
-  principal: (request: Req) => string | null | undefined | Promise<string | null | undefined>;
+  principal: (request: Req) => Principal | Promise<Principal>;
   /** The methods that need a key; others pass. */
   methods?: readonly string[];
   missingKey?: 'refuse' | 'pass' | 'generate' | 'derive';
@@ -114,6 +114,16 @@ export class AnswerTooLarge extends Error {
   override name = 'AnswerTooLarge';
 }
 
+/** The caller, or nothing where there is none. */
+type Principal = string | number | bigint | false | null | undefined;
+
+/** Of any other value, the text may be another one in each request, or the same for all callers. */
+function nameOf(principal: Principal): string {
+  if (typeof principal === 'string' || typeof principal === 'bigint' || Number.isSafeInteger(principal)) return String(principal);
+  if (principal === null || principal === undefined || principal === false) return '';
+  throw new TypeError(`idempotency: \`principal\` has to return a string or a whole number, not a value of type ${typeof principal}`);
+}
+
 export class Route<Req, Tx> {
   readonly #problems: Problems;
 
@@ -139,10 +149,8 @@ export class Route<Req, Tx> {
   async admit(exchange: Pick<Exchange<Req, Tx>, 'request' | 'incoming' | 'defaultScope'>): Promise<Admitted | Reply> {
     const scope = this.options.scope ?? exchange.defaultScope();
     try {
-      const principal = await this.options.principal(exchange.request);
-      if (principal === null || principal === undefined || principal === '') {
-        throw new HttpProblem('unauthorized');
-      }
+      const principal = nameOf(await this.options.principal(exchange.request));
+      if (principal === '') throw new HttpProblem('unauthorized');
       const sent = fieldsNamed(exchange.incoming, this.#keyHeader);
       const key = sent.length === 1 ? parseKey(sent[0]!) : null;
       if (sent.length > 0 && key === null) return await this.#refuse('bad_key', scope, null, null, true);

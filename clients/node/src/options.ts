@@ -14,6 +14,11 @@ const call: Kind = { fits: (value) => typeof value === 'function', wanted: 'a fu
 const text: Kind = { fits: (value) => typeof value === 'string' && value !== '', wanted: 'a string' };
 const flag: Kind = { fits: (value) => typeof value === 'boolean', wanted: 'true or false' };
 const texts: Kind = { fits: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'), wanted: 'an array of strings' };
+// Others would switch the protection off.
+const methods: Kind = {
+  fits: (value) => texts.fits(value) && (value as string[]).length > 0 && (value as string[]).every((one) => /^[A-Z-]+$/.test(one)),
+  wanted: 'an array of methods in upper case',
+};
 const header: Kind = { fits: (value) => typeof value === 'string' && /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/.test(value), wanted: 'the name of a header field' };
 const oneOf = (...words: string[]): Kind =>
   ({ fits: (value) => words.includes(value as string), wanted: words.map((word) => `'${word}'`).join(', ') });
@@ -27,7 +32,7 @@ const statuses: Kind = {
 const KINDS: Record<string, Kind> = {
   scope: text,
   principal: { ...call, wanted: 'a function of the request' },
-  methods: texts, exclude: texts,
+  methods, exclude: texts,
   missingKey: oneOf('refuse', 'pass', 'generate', 'derive'),
   window: duration, ttl: duration, lease: duration, wait: milliseconds, databaseTimeout: duration, handlerTimeout: duration,
   attempts: integer(1), maxRequestBytes: integer(0), maxAnswerBytes: integer(0),

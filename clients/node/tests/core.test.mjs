@@ -1,5 +1,6 @@
 // What needs no server.
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import { describe, test } from 'node:test';
 import { parseKey, quoteKey } from 'idempotency-postgres';
 import { idempotency } from 'idempotency-postgres/node';
@@ -86,9 +87,36 @@ describe('options', () => {
       assert.throws(() => make({}).transactional({ scope: 's', [name]: value }, () => {}), TypeError, 'for one');
     });
   }
+  for (const methods of [['post'], [], ['PUT', 'Patch'], ['']]) {
+    test(`methods that no request has: ${JSON.stringify(methods)}`, () => assert.throws(() => make({ methods }), /`methods` has to be/));
+  }
   test('what is right passes', () => {
     make({ missingKey: 'derive', wait: 0, statuses: { in_progress: 425 }, methods: ['PUT'], ttl: undefined, handlerTimeout: 1000 });
   });
+});
+
+// The text of an object may be another one in each request, or the same for all.
+test('a principal is a string or a whole number', async () => {
+  const seen = [];
+  const database = { statement: () => assert.fail(), transaction: async () => assert.fail() };
+  const answered = async (principal) => {
+    const { leased } = idempotency({ database, principal: async () => principal, missingKey: 'pass' });
+    const server = http.createServer(leased({ scope: 's', methods: ['PUT'] }, (request, response) => {
+      seen.push(request.idempotency.principal);
+      response.end();
+    }));
+    await new Promise((done) => { server.listen(0, '127.0.0.1', done); });
+    const { status } = await fetch(`http://127.0.0.1:${server.address().port}`, { method: 'POST' });
+    server.close();
+    return status;
+  };
+  const nothing = [null, undefined, false, ''];
+  assert.deepEqual(await Promise.all(nothing.map(answered)), nothing.map(() => 401));
+  const wrong = [{}, { toString: () => 'me' }, [1], true, 1.5, NaN, Symbol('me')];
+  assert.deepEqual(await Promise.all(wrong.map(answered)), wrong.map(() => 500));
+  assert.deepEqual(seen, []);
+  for (const right of ['me', 7, 7n]) assert.equal(await answered(right), 200);
+  assert.deepEqual(seen, ['me', '7', '7']);
 });
 
 test('parts of a form', () => {
