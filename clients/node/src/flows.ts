@@ -157,7 +157,10 @@ async function performed(work: () => Promise<Answer>, limit: number): Promise<An
 
 /** What the status says, where the route has no opinion. */
 function verdictOn(answer: Answer, settings: Settings): Verdict | 'by_status' {
-  return settings.verdict?.(answer) ?? ((settings.keep ?? keepByDefault)(answer.status) ? 'keep' : 'by_status');
+  const word = settings.verdict?.(answer) ?? ((settings.keep ?? keepByDefault)(answer.status) ? 'keep' : 'by_status');
+  // An unknown one would be a success to the caller, although its work is rolled back.
+  if (['keep', 'free', 'unknown', 'by_status'].includes(word)) return word;
+  throw new TypeError("idempotency: `verdict` has to return 'keep', 'free', 'unknown' or undefined");
 }
 
 /** A message: applied once, in one transaction with the note that it was. True if now. */

@@ -11,6 +11,7 @@ import Fastify from 'fastify';
 import Koa from 'koa';
 import multer from 'multer';
 import Router from '@koa/router';
+import { leased, transactionally } from 'idempotency-postgres';
 import { bearer, idempotency as forExpress } from 'idempotency-postgres/express';
 import { bearer as fastifyBearer, idempotency as forFastify } from 'idempotency-postgres/fastify';
 import { idempotency as forKoa } from 'idempotency-postgres/koa';
@@ -321,4 +322,22 @@ test('fastify: @fastify/multipart', async () => {
       assert.deepEqual([await answer.json(), answer.headers.get('Idempotent-Replayed')], [{ scan: 'text' }, replayed]);
     }
   });
+});
+
+test('a verdict that is none is an error, and keeps nothing', async () => {
+  const request = { scope: 's', principal: 'p', fingerprint: Buffer.from('f') };
+  for (const [name, run] of Object.entries({ transactionally, leased })) {
+    const key = `verdict ${name}`;
+    const work = async (first) => {
+      if (name === 'transactionally') await first.query('INSERT INTO effect (note) VALUES ($1)', [key]);
+      return { status: 201 };
+    };
+    for (const word of ['kepp', '', Promise.resolve('keep')]) {
+      const settings = { verdict: () => word };
+      await assert.rejects(run(pg(db.pool), { ...request, key: `${key} ${word}` }, work, settings), /`verdict` has to return/);
+      const record = await db.record(`${key} ${word}`);
+      assert.equal(record?.status, name === 'leased' ? 'retryable' : undefined);
+    }
+    assert.equal(await db.effects(key), 0);
+  }
 });
