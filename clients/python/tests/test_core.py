@@ -210,7 +210,7 @@ def test_a_lease_that_has_been_stopped_is_not_lost(monkeypatch):
     "name, value",
     [
         ("missingkey", "pass"), ("missing_key", "refused"), ("wiat", 3), ("wait", "3"), ("ttl", -1), ("lease", 0), ("attempts", 0), ("attempts", True),
-        ("keep", True), ("echo_key", "no"), ("methods", "POST"), ("exclude", "ts"), ("statuses", {"in_progres": 425}), ("statuses", {"mismatch": 200}),
+        ("keep", True), ("echo_key", "no"), ("methods", "POST"), ("methods", ["post"]), ("methods", []), ("exclude", "ts"), ("statuses", {"in_progres": 425}), ("statuses", {"mismatch": 200}),
         ("key_header", "My Key"), ("on_replay", "log"), ("handler_timeout", float("nan")), ("verdict", "keep"), ("scope", ""), ("principal", "tenant"),
     ],
 )  # fmt: skip

@@ -171,6 +171,16 @@ async def test_a_rejection_rolls_back_and_its_answer_is_replayed(tried, key, sql
     assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(0,)]
 
 
+async def test_a_verdict_that_is_none(tried, key, sql):
+    settings = Settings(verdict=lambda answer: "kepp")
+    with pytest.raises(TypeError, match="`verdict` has to return"):
+        await tried.call(transactionally(tried.db, request(key), tried.work(ANSWER, effect(key)), settings))
+    with pytest.raises(TypeError, match="`verdict` has to return"):
+        await tried.call(leased(tried.db, request(key + "-leased"), lambda _: ANSWER, settings))
+    assert sql("SELECT status FROM idempotency.records WHERE key LIKE %s", key + "%") == [("retryable",)]
+    assert sql("SELECT count(*) FROM effect WHERE note = %s", key) == [(0,)]
+
+
 async def test_the_transaction_cannot_be_used_when_it_is_over(tried, key, sql):
     if "session" in type(tried.db).__name__.lower() or not type(tried.db).__module__.endswith((".psycopg", ".asyncpg")):
         pytest.skip("SQLAlchemy and Django own their connections")

@@ -325,6 +325,30 @@ async def test_wsgi(pool, key, sql):
     await check(call, key, sql)
 
 
+@pytest.mark.parametrize(
+    "principal, status",
+    [(None, 401), (False, 401), ("", 401), (object(), 500), (b"me", 500), (True, 500), (1.5, 500), ("me", 201), (7, 201)],
+)
+async def test_a_principal_is_a_string_or_an_integer(async_pool, key, sql, principal, status):
+    """The text of any other object may be another one in each request."""
+    from starlette.applications import Starlette
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    from idempotency_postgres.psycopg import database
+    from idempotency_postgres.starlette import Idempotency, claim
+
+    async def pay(request):
+        return Response(claim().principal, 201)
+
+    keys = Idempotency(database(async_pool), principal=lambda _: principal)
+    app = Starlette(routes=[Route("/payments", pay, methods=["POST"], middleware=[keys.transactional()])])
+    async with client(app, headers=headers(key)) as http:
+        answer = await http.post("/payments", json=BODY)
+    assert answer.status_code == status, answer.text
+    assert sql("SELECT principal FROM idempotency.records WHERE key = %s", key) == ([(str(principal),)] if status == 201 else [])
+
+
 def wsgiref_server(app):
     from wsgiref.simple_server import make_server
 

@@ -228,7 +228,11 @@ def _verdict_on(answer: Answer | None, settings: Settings) -> str:
     if answer is None:  # of a worker
         return "keep"
     by_status = settings.keep(answer.status) and not (answer.raised and answer.status >= 500)
-    return settings.verdict(answer) or ("keep" if by_status else "by_status")
+    word = settings.verdict(answer) or ("keep" if by_status else "by_status")
+    # An unknown one would be a success to the caller, although its work is rolled back.
+    if word in ("keep", "free", "unknown", "by_status"):
+        return word
+    raise TypeError("idempotency: `verdict` has to return 'keep', 'free', 'unknown' or None")
 
 
 async def run_once(io: Io[Tx], request: Request, work: Callable[[Tx], Any], settings: Settings) -> bool:
@@ -472,21 +476,28 @@ class _Held:
                 raise
             if self._is_lost() and isinstance(error, (Exception, asyncio.CancelledError)):
                 return lost
-            # The caller learns of the work's failure even if it cannot be recorded.
-            try:
-                if not await self._fail(str(error) or type(error).__name__, not isinstance(error, NothingHappened)):
-                    return lost
-            except Exception:
-                pass
+            if not await self._failed(error):
+                return lost
             raise
         if self._unknown:
             return Result("not_kept", answer, self._record)
         if self._is_lost():
             return lost
-        verdict = _verdict_on(answer, self._settings)
+        try:
+            verdict = _verdict_on(answer, self._settings)
+        except Exception as error:
+            await self._failed(error)
+            raise
         if verdict != "keep":
             return Result("not_kept", answer, self._record) if await self._leave(verdict, f"status {answer.status}") else lost
         return Result("executed", answer, self._record) if await self._complete(answer) else lost
+
+    async def _failed(self, error: BaseException) -> bool:
+        """False if the claim is lost. The caller learns of the work's failure even if it cannot be recorded."""
+        try:
+            return await self._fail(str(error) or type(error).__name__, not isinstance(error, NothingHappened))
+        except Exception:
+            return True
 
     def _is_lost(self) -> bool:
         return self._heart.lost.is_set()

@@ -109,6 +109,11 @@ def _is_texts(value: Any) -> bool:
     return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(one, str) for one in value)
 
 
+def _are_methods(value: Any) -> bool:
+    """Others would switch the protection off."""
+    return _is_texts(value) and len(value) > 0 and all(re.fullmatch("[A-Z-]+", one) for one in value)
+
+
 def _are_statuses(value: Any) -> bool:
     return isinstance(value, Mapping) and all(
         word in PROBLEMS and isinstance(status, int) and 400 <= status <= 599 for word, status in value.items()
@@ -127,7 +132,8 @@ _COUNT: _Check = (lambda value: isinstance(value, int) and _is_number(value), "a
 CHECKS: dict[str, _Check] = {
     "principal": (callable, "a function of the request"),
     "scope": (lambda value: isinstance(value, str) and value != "", "a string"),
-    "methods": _TEXTS, "exclude": _TEXTS,
+    "methods": (_are_methods, "a list of methods in upper case"),
+    "exclude": _TEXTS,
     "missing_key": (lambda value: value in get_args(MissingKey), "one of " + ", ".join(get_args(MissingKey))),
     "window": _SECONDS, "ttl": _SECONDS, "lease": _SECONDS, "database_timeout": _SECONDS, "handler_timeout": _SECONDS,
     "wait": (_is_number, "seconds, or a timedelta"),
@@ -268,6 +274,15 @@ def _whole(answer: Answer | None) -> Answer:
     return answer.whole if isinstance(answer, _Omitted) else answer
 
 
+def _name_of(principal: Any) -> str:
+    """Of any other object, the text may be another one in each request."""
+    if isinstance(principal, (str, int)) and not isinstance(principal, bool):
+        return str(principal)
+    if principal is None or principal is False:
+        return ""
+    raise TypeError(f"idempotency: `principal` has to return a string or an integer, not {type(principal).__name__}")
+
+
 class Route(Generic[Req, Tx]):
     """One route's protection; `handle` takes a request and returns the answer."""
 
@@ -287,8 +302,8 @@ class Route(Generic[Req, Tx]):
         read = False
         try:
             scope = self.options.scope or exchange.default_scope()
-            principal = await settled(self.options.principal(exchange.request))
-            if principal is None or principal == "":
+            principal = _name_of(await settled(self.options.principal(exchange.request)))
+            if principal == "":
                 raise HttpProblem("unauthorized")
             sent = values_of(exchange.headers, self.options.key_header)
             key = parse_key(sent[0]) if len(sent) == 1 else None
@@ -300,7 +315,7 @@ class Route(Generic[Req, Tx]):
             if len(body) > self.options.max_request_bytes:
                 raise too_large()
             read = True
-            return await self._with_body(exchange, body, scope, str(principal), key)
+            return await self._with_body(exchange, body, scope, principal, key)
         except HttpProblem as problem:
             return Reply(problem.answer, close=not read)
         except HandlerLate:
