@@ -28,7 +28,8 @@ end
 
 module Readme
   TEXT = File.read(File.expand_path("../README.md", __dir__))
-  BLOCKS = TEXT.scan(/^## ([^\n]+)\n((?:(?!^## ).*\n)*)/).to_h { |heading, text| [heading, text[/^```ruby\n(.*?)^```/m, 1]&.gsub('"shop"', Database::NAME.inspect)] }
+  ALL = TEXT.scan(/^## ([^\n]+)\n((?:(?!^## ).*\n)*)/).to_h { |heading, text| [heading, text.scan(/^```ruby\n(.*?)^```/m).flatten.map { |code| code.gsub('"shop"', Database::NAME.inspect) }] }
+  BLOCKS = ALL.transform_values(&:first)
 end
 
 [Readme::BLOCKS["Rails"], Readme::BLOCKS["Leased claims"]].each { |code| eval(code, TOPLEVEL_BINDING) }
@@ -99,6 +100,54 @@ class ReadmeTest < Minitest::Test
     Process.kill("TERM", child)
     assert_predicate Process.wait2(child)[1], :success?
     assert_equal [["7"]], sql("SELECT amount FROM payment WHERE account = $1", @account)
+  end
+
+  def test_worker_in_rails
+    sql("SELECT idem_policy_set('receipts', store_request => true)")
+    order = @key
+    account = @account
+    run, queue = Readme::ALL["Worker"].drop(1)
+    eval(queue, binding)
+    assert order && account
+    child = fork do
+      ActiveRecord::Base.establish_connection
+      eval(run, TOPLEVEL_BINDING)
+      exit!(0)
+    ensure
+      exit!(1)
+    end
+    eventually("the receipt is sent") { record("receipt-#{@key}") == "completed" }
+    Process.kill("TERM", child)
+    assert_predicate Process.wait2(child)[1], :success?
+    assert_equal [["7"]], sql("SELECT amount FROM payment WHERE account = $1", @account)
+  end
+
+  # Callbacks are part of the action.
+  def test_an_answer_of_a_callback_is_stored
+    PaymentsController.before_action(only: :create) { head :forbidden if request.headers["X-No"] }
+    first = post("/payments", "account" => @account, "HTTP_X_NO" => "1")
+    again = post("/payments", "account" => @account)
+    assert_equal [403, 403, "true"], [first.status, again.status, again["Idempotent-Replayed"]]
+  end
+
+  def test_a_role_of_its_own
+    role = "app_#{SecureRandom.hex(4)}"
+    sql("CREATE ROLE #{role}")
+    sql("SELECT idem_grant('#{role}')")
+    sql("GRANT ALL ON payment, payment_id_seq TO #{role}")
+    own = Idempotency::Pg.new { Database.connect.tap { |one| one.exec("SET ROLE #{role}") } }
+    result = Idempotency.transactionally(own, key: @key) { |claim| claim.client.exec("INSERT INTO payment (account) VALUES ('own')") && Idempotency::Answer.new(status: 201) }
+    assert_equal "executed", result.outcome
+  ensure
+    sql("DROP OWNED BY #{role}")
+    sql("DROP ROLE #{role}")
+  end
+
+  def test_other_methods_are_limited_as_well
+    app = Rack::Builder.new_from_string(Readme::BLOCKS["Rack"])
+    app = app.first if app.is_a?(Array)
+    put = ->(body) { Rack::MockRequest.new(app).put("/payments", input: body, "HTTP_AUTHORIZATION" => "Bearer #{@account}").status }
+    assert_equal [201, 413], [put.call('{"amount":5}'), put.call("x" * 1_048_577)]
   end
 
   def test_every_option_of_a_worker_is_in_the_table
