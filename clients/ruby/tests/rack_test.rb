@@ -59,12 +59,12 @@ class RackTest < Minitest::Test
 
   # As with the client in Go.
   def test_fields_that_cannot_be_stored_are_made_so_before_they_are_sent
-    fields = { "X-Name" => "caf\xE9".b, "X-Other" => "café".b, "X-Zero" => "a\0b" }
+    fields = { "X-Name" => "caf\xE9".b, "X-Other" => "café".b, "X-Zero" => "a\0b", "X-Text" => "caf\xE9" }
     %i[transactional leased].each do |kind|
       runs = 0
       app = app(kind) { |_| [201, fields, ["p"]].tap { runs += 1 } }
       first, again = Array.new(2) { app.call(env("{}", "HTTP_IDEMPOTENCY_KEY" => "#{@key}-#{kind}"))[1] }
-      assert_equal ["caf\uFFFD", "café", "a b"], first.values_at(*fields.keys)
+      assert_equal ["caf\uFFFD", "café", "a b", "caf\uFFFD"], first.values_at(*fields.keys)
       assert_equal first.values_at(*fields.keys), again.values_at(*fields.keys)
       assert_equal [1, "true"], [runs, again["Idempotent-Replayed"]]
     end
@@ -119,6 +119,10 @@ class RackTest < Minitest::Test
     app = Idempotency::Middleware.new(->(_) { flunk }, away.transactional)
     _, complained = capture_io { assert_equal 503, app.call(env)[0] }
     assert_match(/\Aidempotency: unavailable: .*port 1/, complained)
+    slow = Idempotency::Keys.new(Idempotency::Pg.new { sleep }, principal: Idempotency::BEARER, attempts: 1, database_timeout: 0.05)
+    app = Idempotency::Middleware.new(->(_) { flunk }, slow.transactional)
+    _, complained = capture_io { assert_equal 503, app.call(env)[0] }
+    assert_equal "idempotency: unavailable: no end within 0.05 s\n", complained
   end
 
   def test_safe_methods_pass

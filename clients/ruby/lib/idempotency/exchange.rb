@@ -70,7 +70,7 @@ module Idempotency
       headers.flat_map do |name, value|
         raise Error, "an answer that takes over the connection cannot be stored" if name.to_s.start_with?("rack.")
 
-        values = value.is_a?(Array) ? value : value.to_s.split("\n", -1)
+        values = value.is_a?(Array) ? value : value.to_s.b.split("\n", -1)
         (values.empty? ? [""] : values).map { |one| [name, one] }
       end
     end
