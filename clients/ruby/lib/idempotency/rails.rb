@@ -58,8 +58,8 @@ module Idempotency
 
       private
 
-      # Once. If one is no action, that which was meant would run without protection. Those of a parent may be actions of
-      # other controllers.
+      # Once. If one is no action, the one that was meant would run without protection. Names of a parent may be actions
+      # of other controllers.
       def check_named
         wrong = @idempotency_named&.find { |action| !new.available_action?(action.to_s) }
         raise Error, "idempotency: #{self} has no action `#{wrong}`" if wrong
