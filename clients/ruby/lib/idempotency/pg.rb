@@ -23,7 +23,11 @@ module Idempotency
     def open(first) = held { |link| link.open(first) }
 
     # One statement that is its own transaction.
-    def statement(*statement) = held { |link| link.together([statement]).tap { @pool.put(link) } }
+    def statement(*statement)
+      link, rows = held { |one| [one, one.together([statement])] }
+      @pool.put(link)
+      rows
+    end
 
     # What is in doubt is closed, which rolls back.
     def give_back(link, sound)
