@@ -98,6 +98,12 @@ class PgTest < Minitest::Test
       transactionally { (runs += 1) && other.exec("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$") }
     end
     assert_equal 2, runs
+    work = proc { (runs += 1) && other.exec("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$") }
+    transactional = Idempotency::Transactional.new(database, nil, Idempotency::Settings.new)
+    transactional.stub(:answer_of, ->(transaction, _) { transactional.send(:let, transaction, nil, &work) }) do
+      assert_raises(PG::TRSerializationFailure) { transactional.work_off(nil) }
+    end
+    assert_equal 3, runs
   end
 
   def test_an_open_pipeline_of_the_handler

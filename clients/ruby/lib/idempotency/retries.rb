@@ -35,7 +35,7 @@ module Idempotency
       yield
     rescue StandardError => error
       cause = error.is_a?(Thrown) ? error.cause : error
-      raise cause, cause: cause.cause unless Failures.conflict?(cause) && @attempt < @attempts
+      raise cause, cause: cause.cause unless ours?(error) && Failures.conflict?(cause) && @attempt < @attempts
 
       pause
       retry
@@ -45,12 +45,13 @@ module Idempotency
 
     def pause = sleep(FIRST_PAUSE * (2**(@attempt - 1)) * rand(0.5..1.5))
 
+    # Of our statements, or of work on the connection of its transaction.
+    def ours?(error) = !error.is_a?(Thrown) || error.ours
+
     def note(error)
       cause = error.is_a?(Thrown) ? error.cause : error
-      of_handler = !cause.equal?(error)
-      transient = cause.is_a?(OwnTransaction) || Failures.transient?(cause, of_handler:)
-      transient &&= error.ours if of_handler
-      raise cause, cause: cause.cause unless transient
+      transient = cause.is_a?(OwnTransaction) || Failures.transient?(cause, of_handler: !cause.equal?(error))
+      raise cause, cause: cause.cause unless transient && ours?(error)
 
       @lost ||= !Failures.conflict?(cause)
       # Each of these has used the whole time; a second one asks for the result of a COMMIT.
