@@ -35,11 +35,10 @@ CREATE FUNCTION idempotency.lock_of(key text, scope text, principal text) RETURN
 DECLARE
     secret bytea := (SELECT s.value FROM idempotency.seed s);
 BEGIN
-    IF secret IS NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = 'idempotency.seed'::regclass) THEN
-        -- The table has a row, which this snapshot is too old for.
-        PERFORM idempotency.refuse('tables_anew');
-    ELSIF secret IS NULL THEN
-        PERFORM idempotency.refuse('no_seed');
+    IF secret IS NULL THEN
+        -- Where the table is too new for this snapshot, so is its row.
+        PERFORM idempotency.refuse(CASE WHEN EXISTS (SELECT FROM pg_class c WHERE c.oid = 'idempotency.seed'::regclass)
+                                        THEN 'no_seed' ELSE 'tables_anew' END);
     END IF;
     RETURN idempotency.lock_number(secret, key, scope, principal);
 END $$;
@@ -210,10 +209,13 @@ BEGIN
     END IF;
 END $$;
 
--- A token larger than the previous one.
-CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-SELECT CASE WHEN t.now > coalesce(previous, 0) THEN t.now ELSE previous + 1 + floor(random() * 65536)::bigint END
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000 AS now) t $$;
+-- A token larger than the previous one. Not in SQL: a function in SQL that is not inlined is planned at each call.
+CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    now constant bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000;
+BEGIN
+    RETURN CASE WHEN now > coalesce(previous, 0) THEN now ELSE previous + 1 + floor(random() * 65536)::bigint END;
+END $$;
 
 -- A token for the next claim of a record. Larger than that of a claim that was released before, too: the row
 -- that came back keeps it.

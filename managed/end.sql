@@ -133,11 +133,12 @@ SELECT CASE WHEN base <= 0 OR cap <= 0 THEN 0
 
 ---- the history ----
 
--- Writes how an attempt ended, where the policy keeps history.
-CREATE FUNCTION idempotency.keep_attempt(p idempotency.in_force, r idempotency.record, how text) RETURNS void
+-- Writes how an attempt ended, where the policy keeps history; by default as its record says.
+CREATE FUNCTION idempotency.keep_attempt(p idempotency.in_force, r idempotency.record, how text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT p.keep_history THEN RETURN; END IF;
+    how := coalesce(how, CASE r.status WHEN 'i' THEN 'retryable' ELSE idempotency.status_word(r.status) END);
     -- Until an attempt brings a result, its record shows that of the one before.
     IF how IN ('released', 'taken_over', 'silent') THEN
         r.error := NULL; r.status_code := NULL; r.resolved_by := NULL;
@@ -153,11 +154,6 @@ END $$;
 CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void LANGUAGE sql AS $$
 DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope AND a.principal = (r).principal
                                     AND a.token = (r).token $$;
-
--- Writes the end of an attempt.
-CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.keep_attempt(p, r, CASE (r).status WHEN 'i' THEN 'retryable' ELSE idempotency.status_word((r).status) END)
- WHERE (p).keep_history $$;
 
 ---- whose claim it is ----
 
@@ -263,7 +259,7 @@ BEGIN
     r := idempotency.keep_response(r, p, status_code, body, headers);
     PERFORM idempotency.save(r, claim.r, claim.open, true);
     IF (claim.r).status <> 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
-    PERFORM idempotency.keep_ended_attempt(p, r);
+    PERFORM idempotency.keep_attempt(p, r);
     RETURN true;
 END $$;
 

@@ -171,7 +171,7 @@ BEGIN
         CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN 'note_wait' END
         ]) WITH ORDINALITY n (word, place) JOIN idempotency.messages() m USING (word) ORDER BY n.place);
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
-    RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
+    RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, idempotency.execution_of(reason),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
             CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status, idempotency.due_at(r, p)) END, lease_seen, holder, request_seen,
             (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',

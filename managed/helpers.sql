@@ -57,7 +57,7 @@ BEGIN
     END IF;
     RETURN CASE WHEN p.status IS NOT NULL THEN
         jsonb_build_object('type', p.type, 'title', p.title, 'status', p.status, 'detail', p.detail)
-        || CASE WHEN retry_after > 0 THEN jsonb_build_object('retry_after', ceil(least(retry_after, 1e12))::bigint) ELSE '{}' END
+        || CASE WHEN retry_after > 0 AND retry_after <> 'NaN' THEN jsonb_build_object('retry_after', ceil(least(retry_after, 1e12))::bigint) ELSE '{}' END
         END;
 END $$;
 

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '560b83025822a91e';
+    digest constant text := 'ebd0d4ea0b72541e';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -158,6 +158,15 @@ CREATE TABLE idempotency.removal (
 COMMENT ON TABLE idempotency.removal IS 'last removal of young records, per part of the keys';
 --; rows idempotency.removal
 INSERT INTO idempotency.removal SELECT generate_series(0, 63);
+--; table idempotency.setting
+-- What a session must not change for itself. The owner writes it: ALTER DATABASE takes these settings from superusers alone.
+CREATE TABLE idempotency.setting (
+    name  text PRIMARY KEY,
+    value text NOT NULL,
+    CONSTRAINT setting_known CHECK (name IN ('audit_retention', 'log_audit', 'sweep_beside_calls'))
+);
+--; other
+COMMENT ON TABLE idempotency.setting IS 'settings of the owner, which no session changes for itself';
 --; type idempotency.in_force
 -- A policy with the settings and defaults filled in. Spans are microseconds.
 CREATE TYPE idempotency.in_force AS (
@@ -1358,8 +1367,8 @@ VALUES ('wrong_span', '22023', 'invalid %1$s', '%2$s', 'Use an interval %3$s %4$
     ('nothing_selected', '22023', 'no records are selected', 'All of scope, principal, status, older_than and holder are null.', 'For every record that fits the action, pass scope => ''*''.'),
     ('one_closed', '00000', 'idem_resolve_all(): 1 record is unchanged because its scope is closed to the current user', 'Their policies are not valid, or admit only members of roles that do not exist or that the current user is not a member of.', 'Call it again as a member of the roles in closed_scopes, or when the policies are valid again.'),
     ('some_closed', '00000', 'idem_resolve_all(): %1$s records are unchanged because their scopes are closed to the current user', 'Their policies are not valid, or admit only members of roles that do not exist or that the current user is not a member of.', 'Call it again as a member of the roles in closed_scopes, or when the policies are valid again.'),
-    ('one_undecided', '00000', 'idem_resolve_all(): 1 record is left because it could not be decided', 'Without their encryption keys: %2$s. For which the answer is too large: %3$s.', 'Call it again when the keys are there, and with an answer that the policies of undecided_scopes allow.'),
-    ('some_undecided', '00000', 'idem_resolve_all(): %1$s records are left because they could not be decided', 'Without their encryption keys: %2$s. For which the answer is too large: %3$s.', 'Call it again when the keys are there, and with an answer that the policies of undecided_scopes allow.'),
+    ('one_undecided', '00000', 'idem_resolve_all(): 1 record is unchanged because it could not be decided', 'Encryption keys are missing for %2$s records. The answer is too large for %3$s records.', 'Call it again when the keys are available, with an answer that the policies of undecided_scopes allow.'),
+    ('some_undecided', '00000', 'idem_resolve_all(): %1$s records are unchanged because they could not be decided', 'Encryption keys are missing for %2$s records. The answer is too large for %3$s records.', 'Call it again when the keys are available, with an answer that the policies of undecided_scopes allow.'),
     ('one_open', '00000', 'idem_forget_principal(): 1 transaction is open that may write such records', 'The call has waited for 10 seconds.', 'Call it again when the transactions that are open now have ended.'),
     ('some_open', '00000', 'idem_forget_principal(): %1$s transactions are open that may write such records', 'The call has waited for 10 seconds.', 'Call it again when the transactions that are open now have ended.'),
     ('not_erased', '01000', 'idem_forget_principal(): the principal is not completely erased', '%1$s records are being executed. %2$s records and %3$s attempts are in scopes that are closed to the current user, or closed because their policy is not valid.', 'Call it again when the executions have ended, as a member of the roles in closed_scopes, or when the policies are valid again.'),
@@ -1768,6 +1777,13 @@ CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURN
     LANGUAGE sql STABLE AS $$
 SELECT coalesce(idempotency.read_setting(name, current_setting(name, true), unit), value) $$;
 COMMENT ON FUNCTION idempotency.setting IS 'a setting in microseconds, or bytes with unit 1';
+--; routine idempotency.fixed_setting
+-- A setting of the owner; null: there is none.
+CREATE FUNCTION idempotency.fixed_setting(name text) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT s.value FROM idempotency.setting s WHERE s.name = fixed_setting.name);
+END $$;
+COMMENT ON FUNCTION idempotency.fixed_setting IS 'a setting of the owner; null: there is none';
 --; routine idempotency.read_setting
 -- The value of a setting. The server does not know the ranges of these settings.
 CREATE FUNCTION idempotency.read_setting(name text, given text, unit bigint) RETURNS bigint
@@ -2489,11 +2505,10 @@ CREATE FUNCTION idempotency.lock_of(key text, scope text, principal text) RETURN
 DECLARE
     secret bytea := (SELECT s.value FROM idempotency.seed s);
 BEGIN
-    IF secret IS NULL AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = 'idempotency.seed'::regclass) THEN
-        -- The table has a row, which this snapshot is too old for.
-        PERFORM idempotency.refuse('tables_anew');
-    ELSIF secret IS NULL THEN
-        PERFORM idempotency.refuse('no_seed');
+    IF secret IS NULL THEN
+        -- Where the table is too new for this snapshot, so is its row.
+        PERFORM idempotency.refuse(CASE WHEN EXISTS (SELECT FROM pg_class c WHERE c.oid = 'idempotency.seed'::regclass)
+                                        THEN 'no_seed' ELSE 'tables_anew' END);
     END IF;
     RETURN idempotency.lock_number(secret, key, scope, principal);
 END $$;
@@ -2676,10 +2691,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.require_sight IS 'an error unless the work will see every effect of the attempts before';
 --; routine idempotency.new_token
--- A token larger than the previous one.
-CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-SELECT CASE WHEN t.now > coalesce(previous, 0) THEN t.now ELSE previous + 1 + floor(random() * 65536)::bigint END
-  FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000 AS now) t $$;
+-- A token larger than the previous one. Not in SQL: a function in SQL that is not inlined is planned at each call.
+CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    now constant bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000;
+BEGIN
+    RETURN CASE WHEN now > coalesce(previous, 0) THEN now ELSE previous + 1 + floor(random() * 65536)::bigint END;
+END $$;
 COMMENT ON FUNCTION idempotency.new_token IS 'a token larger than the previous one';
 --; routine idempotency.next_token
 -- A token for the next claim of a record. Larger than that of a claim that was released before, too: the row
@@ -3503,11 +3521,12 @@ COMMENT ON FUNCTION idempotency.backoff IS 'the longest pause after an attempt, 
 --; routine idempotency.keep_attempt
 ---- the history ----
 
--- Writes how an attempt ended, where the policy keeps history.
-CREATE FUNCTION idempotency.keep_attempt(p idempotency.in_force, r idempotency.record, how text) RETURNS void
+-- Writes how an attempt ended, where the policy keeps history; by default as its record says.
+CREATE FUNCTION idempotency.keep_attempt(p idempotency.in_force, r idempotency.record, how text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT p.keep_history THEN RETURN; END IF;
+    how := coalesce(how, CASE r.status WHEN 'i' THEN 'retryable' ELSE idempotency.status_word(r.status) END);
     -- Until an attempt brings a result, its record shows that of the one before.
     IF how IN ('released', 'taken_over', 'silent') THEN
         r.error := NULL; r.status_code := NULL; r.resolved_by := NULL;
@@ -3518,19 +3537,13 @@ BEGIN
             r.status_code, r.error, r.reference, r.resolved_by,
             idempotency.after(clock_timestamp(), greatest(p.retention, p.ttl)));
 END $$;
-COMMENT ON FUNCTION idempotency.keep_attempt IS 'writes how an attempt ended, where the policy keeps history';
+COMMENT ON FUNCTION idempotency.keep_attempt IS 'writes how an attempt ended, where the policy keeps history; by default as its record says';
 --; routine idempotency.take_back_attempt
 -- Removes the end of an attempt that was undone.
 CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void LANGUAGE sql AS $$
 DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope AND a.principal = (r).principal
                                     AND a.token = (r).token $$;
 COMMENT ON FUNCTION idempotency.take_back_attempt IS 'removes the end of an attempt that was undone';
---; routine idempotency.keep_ended_attempt
--- Writes the end of an attempt.
-CREATE FUNCTION idempotency.keep_ended_attempt(p idempotency.in_force, r idempotency.record) RETURNS void LANGUAGE sql AS $$
-SELECT idempotency.keep_attempt(p, r, CASE (r).status WHEN 'i' THEN 'retryable' ELSE idempotency.status_word((r).status) END)
- WHERE (p).keep_history $$;
-COMMENT ON FUNCTION idempotency.keep_ended_attempt IS 'writes the end of an attempt';
 --; routine idempotency.find_claim
 ---- whose claim it is ----
 
@@ -3638,7 +3651,7 @@ BEGIN
     r := idempotency.keep_response(r, p, status_code, body, headers);
     PERFORM idempotency.save(r, claim.r, claim.open, true);
     IF (claim.r).status <> 'i' THEN PERFORM idempotency.take_back_attempt(r); END IF;
-    PERFORM idempotency.keep_ended_attempt(p, r);
+    PERFORM idempotency.keep_attempt(p, r);
     RETURN true;
 END $$;
 COMMENT ON FUNCTION idempotency.end_claim IS 'ends a claim: as completed, failed for good or for now, or unknown';
@@ -3867,7 +3880,7 @@ COMMENT ON FUNCTION idempotency.write_audit IS 'writes a decision';
 CREATE FUNCTION idempotency.state_of(r idempotency.record) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
 SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.status), 'attempt', (r).attempt,
     'status_code', (r).status_code,
-    'alive', CASE WHEN s.status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
+    'alive', CASE WHEN (r).status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
   FROM (SELECT idempotency.status_now(r) AS status) s $$;
 COMMENT ON FUNCTION idempotency.state_of IS 'what the audit says of a record';
 --; routine idempotency.check_not_own
@@ -3929,7 +3942,7 @@ BEGIN
     IF cut_off THEN
         PERFORM idempotency.keep_attempt(p, r, 'cut_off');
     ELSIF old.status IN ('i', 'u') THEN
-        PERFORM idempotency.keep_ended_attempt(p, r);
+        PERFORM idempotency.keep_attempt(p, r);
     END IF;
     PERFORM idempotency.write_audit(action, r.scope, r.principal, r.key, before, idempotency.state_of(r), reason);
 END $$;
@@ -3998,7 +4011,8 @@ COMMENT ON FUNCTION idempotency.sweep_old IS 'removes records that ended long ag
 -- until its transaction ends.
 CREATE FUNCTION idempotency.sweep_beside_call() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    most constant bigint := least(idempotency.setting('idempotency.sweep_beside_calls', 1, 100), 10000);
+    most constant bigint := least(idempotency.setting('idempotency.sweep_beside_calls', 1,
+        coalesce(idempotency.read_setting('idempotency.sweep_beside_calls', idempotency.fixed_setting('sweep_beside_calls'), 1), 100)), 10000);
 BEGIN
     IF most > 0 AND NOT idempotency.snapshot_is_fixed() THEN
         PERFORM idempotency.sweep_old(most, idempotency.trace_kept());
@@ -4089,7 +4103,7 @@ BEGIN
         IF r.status = 'x' THEN
             PERFORM idempotency.keep_attempt(p, r, 'silent');
         ELSIF r.status <> 'i' THEN
-            PERFORM idempotency.keep_ended_attempt(p, r);
+            PERFORM idempotency.keep_attempt(p, r);
         END IF;
     END LOOP;
     RETURN abandoned;
@@ -4099,7 +4113,8 @@ COMMENT ON FUNCTION idempotency.abandon IS 'decides claims by on_abandon';
 -- Removes expired attempts and decisions.
 CREATE FUNCTION idempotency.sweep_aged(most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    kept constant bigint := idempotency.setting('idempotency.audit_retention', 1000000, 31536000000000);
+    kept constant bigint := coalesce(idempotency.read_setting('idempotency.audit_retention',
+        idempotency.fixed_setting('audit_retention'), 1000000), 31536000000000);
     attempts bigint;
     decisions bigint := 0;
 BEGIN
@@ -4120,7 +4135,7 @@ CREATE FUNCTION idempotency.link_and_log() RETURNS void LANGUAGE plpgsql SET jit
 DECLARE
     done record;
 BEGIN
-    done := idempotency.link_decisions(10000, coalesce(nullif(current_setting('idempotency.log_audit', true), ''), 'on')::boolean);
+    done := idempotency.link_decisions(10000, coalesce(idempotency.fixed_setting('log_audit'), 'on')::boolean);
     -- A crash must not take back a link that is logged.
     IF done.linked > 0 AND current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
     IF done.log_number IS NOT NULL THEN RAISE LOG 'idempotency: audit=%:%', done.log_number, done.log_link; END IF;
@@ -4454,7 +4469,7 @@ BEGIN
     END IF;
     RETURN CASE WHEN p.status IS NOT NULL THEN
         jsonb_build_object('type', p.type, 'title', p.title, 'status', p.status, 'detail', p.detail)
-        || CASE WHEN retry_after > 0 THEN jsonb_build_object('retry_after', ceil(least(retry_after, 1e12))::bigint) ELSE '{}' END
+        || CASE WHEN retry_after > 0 AND retry_after <> 'NaN' THEN jsonb_build_object('retry_after', ceil(least(retry_after, 1e12))::bigint) ELSE '{}' END
         END;
 END $$;
 COMMENT ON FUNCTION idempotency.problem IS 'the problem document of a word';
@@ -5195,7 +5210,7 @@ BEGIN
         CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN 'note_wait' END
         ]) WITH ORDINALITY n (word, place) JOIN idempotency.messages() m USING (word) ORDER BY n.place);
     pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
-    RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, coalesce(idempotency.execution_of(reason), ''),
+    RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, idempotency.execution_of(reason),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
             CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status, idempotency.due_at(r, p)) END, lease_seen, holder, request_seen,
             (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',

@@ -19,7 +19,7 @@ END $$;
 CREATE FUNCTION idempotency.state_of(r idempotency.record) RETURNS jsonb LANGUAGE sql VOLATILE AS $$
 SELECT jsonb_strip_nulls(jsonb_build_object('status', idempotency.status_word(s.status), 'attempt', (r).attempt,
     'status_code', (r).status_code,
-    'alive', CASE WHEN s.status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
+    'alive', CASE WHEN (r).status = 'i' THEN idempotency.lives(r, clock_timestamp()) END))
   FROM (SELECT idempotency.status_now(r) AS status) s $$;
 
 -- Refuses a decision about a claim of this transaction.
@@ -76,7 +76,7 @@ BEGIN
     IF cut_off THEN
         PERFORM idempotency.keep_attempt(p, r, 'cut_off');
     ELSIF old.status IN ('i', 'u') THEN
-        PERFORM idempotency.keep_ended_attempt(p, r);
+        PERFORM idempotency.keep_attempt(p, r);
     END IF;
     PERFORM idempotency.write_audit(action, r.scope, r.principal, r.key, before, idempotency.state_of(r), reason);
 END $$;

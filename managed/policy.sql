@@ -12,6 +12,10 @@ CREATE FUNCTION idempotency.setting(name text, unit bigint, value bigint) RETURN
     LANGUAGE sql STABLE AS $$
 SELECT coalesce(idempotency.read_setting(name, current_setting(name, true), unit), value) $$;
 
+-- A setting of the owner; null: there is none.
+CREATE FUNCTION idempotency.fixed_setting(name text) RETURNS text LANGUAGE plpgsql STABLE
+    RETURN (SELECT s.value FROM idempotency.setting s WHERE s.name = fixed_setting.name);
+
 -- The value of a setting. The server does not know the ranges of these settings.
 CREATE FUNCTION idempotency.read_setting(name text, given text, unit bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE STRICT AS $$

@@ -27,6 +27,14 @@ CREATE TABLE idempotency.removal (
 COMMENT ON TABLE idempotency.removal IS 'last removal of young records, per part of the keys';
 INSERT INTO idempotency.removal SELECT generate_series(0, 63);
 
+-- What a session must not change for itself. The owner writes it: ALTER DATABASE takes these settings from superusers alone.
+CREATE TABLE idempotency.setting (
+    name  text PRIMARY KEY,
+    value text NOT NULL,
+    CONSTRAINT setting_known CHECK (name IN ('audit_retention', 'log_audit', 'sweep_beside_calls'))
+);
+COMMENT ON TABLE idempotency.setting IS 'settings of the owner, which no session changes for itself';
+
 -- A policy with the settings and defaults filled in. Spans are microseconds.
 CREATE TYPE idempotency.in_force AS (
     /*TYPES_IN_FORCE*/

@@ -30,7 +30,8 @@ END $$;
 -- until its transaction ends.
 CREATE FUNCTION idempotency.sweep_beside_call() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    most constant bigint := least(idempotency.setting('idempotency.sweep_beside_calls', 1, 100), 10000);
+    most constant bigint := least(idempotency.setting('idempotency.sweep_beside_calls', 1,
+        coalesce(idempotency.read_setting('idempotency.sweep_beside_calls', idempotency.fixed_setting('sweep_beside_calls'), 1), 100)), 10000);
 BEGIN
     IF most > 0 AND NOT idempotency.snapshot_is_fixed() THEN
         PERFORM idempotency.sweep_old(most, idempotency.trace_kept());
@@ -117,7 +118,7 @@ BEGIN
         IF r.status = 'x' THEN
             PERFORM idempotency.keep_attempt(p, r, 'silent');
         ELSIF r.status <> 'i' THEN
-            PERFORM idempotency.keep_ended_attempt(p, r);
+            PERFORM idempotency.keep_attempt(p, r);
         END IF;
     END LOOP;
     RETURN abandoned;
@@ -126,7 +127,8 @@ END $$;
 -- Removes expired attempts and decisions.
 CREATE FUNCTION idempotency.sweep_aged(most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    kept constant bigint := idempotency.setting('idempotency.audit_retention', 1000000, 31536000000000);
+    kept constant bigint := coalesce(idempotency.read_setting('idempotency.audit_retention',
+        idempotency.fixed_setting('audit_retention'), 1000000), 31536000000000);
     attempts bigint;
     decisions bigint := 0;
 BEGIN
@@ -146,7 +148,7 @@ CREATE FUNCTION idempotency.link_and_log() RETURNS void LANGUAGE plpgsql SET jit
 DECLARE
     done record;
 BEGIN
-    done := idempotency.link_decisions(10000, coalesce(nullif(current_setting('idempotency.log_audit', true), ''), 'on')::boolean);
+    done := idempotency.link_decisions(10000, coalesce(idempotency.fixed_setting('log_audit'), 'on')::boolean);
     -- A crash must not take back a link that is logged.
     IF done.linked > 0 AND current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
     IF done.log_number IS NOT NULL THEN RAISE LOG 'idempotency: audit=%:%', done.log_number, done.log_link; END IF;

@@ -153,7 +153,7 @@ BEGIN
         IF relation IN ('journal', 'audit_chain') THEN EXECUTE format('DELETE FROM idempotency.%I', relation); END IF;
         EXECUTE format('INSERT INTO idempotency.%I (%s) SELECT %2$s FROM idempotency_before.%1$I', relation, list);
     END LOOP;
-    fault := (SELECT string_agg('index ' || i, ', ') FROM unnest(indexes) i WHERE to_regclass(format('idempotency.%I', i)) IS NULL AND i <> 'removal_pkey');
+    fault := (SELECT string_agg('index ' || i, ', ') FROM unnest(indexes) i WHERE to_regclass(format('idempotency.%I', i)) IS NULL AND i NOT IN ('removal_pkey', 'setting_pkey'));
     IF fault IS NOT NULL THEN
         RAISE EXCEPTION 'the installation has been changed' USING ERRCODE = '55000', DETAIL = fault, HINT = 'Undo these changes first.';
     END IF;
