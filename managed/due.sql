@@ -97,6 +97,7 @@ DECLARE
     now constant timestamptz := clock_timestamp();
     batch constant integer := greatest(2 * max_claims, 100);
     scopes text[];
+    passed_over text[];
     since_after timestamptz := '-infinity';
     found record;
     looked integer := batch;
@@ -112,9 +113,12 @@ BEGIN
     PERFORM idempotency.check_writable('idem_claim_due()');
     scopes := ARRAY(SELECT s FROM unnest(idempotency.active_scopes(scope COLLATE "C")) s
                      WHERE idempotency.closure_of(s) IS NULL AND (idempotency.policy_row(s)).encrypt IS NOT TRUE);
-    IF lease IS NOT NULL AND EXISTS (SELECT FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only) THEN
-        PERFORM idempotency.tell('no_leases');
-        scopes := ARRAY(SELECT s FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only IS NOT TRUE);
+    IF lease IS NOT NULL THEN
+        passed_over := ARRAY(SELECT s FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only);
+        IF passed_over <> '{}' AND EXISTS (SELECT FROM idempotency.due_records(passed_over, '-infinity', now, 1)) THEN
+            PERFORM idempotency.tell('no_leases');
+        END IF;
+        scopes := ARRAY(SELECT s FROM unnest(scopes) s WHERE s <> ALL (passed_over));
     END IF;
     WHILE looked >= batch AND granted < max_claims AND cardinality(scopes) > 0 LOOP
         looked := 0;

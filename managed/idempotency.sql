@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'ebd0d4ea0b72541e';
+    digest constant text := '56201c0c10f603c6';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -163,7 +163,11 @@ INSERT INTO idempotency.removal SELECT generate_series(0, 63);
 CREATE TABLE idempotency.setting (
     name  text PRIMARY KEY,
     value text NOT NULL,
-    CONSTRAINT setting_known CHECK (name IN ('audit_retention', 'log_audit', 'sweep_beside_calls'))
+    CONSTRAINT setting_valid CHECK (CASE name
+        WHEN 'audit_retention' THEN value ~ '^[0-9]{1,9} ?(us|ms|s|min|h|d)?$'
+        WHEN 'log_audit' THEN value IN ('on', 'off')
+        WHEN 'sweep_beside_calls' THEN value ~ '^[0-9]{1,9}$'
+        ELSE false END)
 );
 --; other
 COMMENT ON TABLE idempotency.setting IS 'settings of the owner, which no session changes for itself';
@@ -5011,6 +5015,7 @@ DECLARE
     now constant timestamptz := clock_timestamp();
     batch constant integer := greatest(2 * max_claims, 100);
     scopes text[];
+    passed_over text[];
     since_after timestamptz := '-infinity';
     found record;
     looked integer := batch;
@@ -5026,9 +5031,12 @@ BEGIN
     PERFORM idempotency.check_writable('idem_claim_due()');
     scopes := ARRAY(SELECT s FROM unnest(idempotency.active_scopes(scope COLLATE "C")) s
                      WHERE idempotency.closure_of(s) IS NULL AND (idempotency.policy_row(s)).encrypt IS NOT TRUE);
-    IF lease IS NOT NULL AND EXISTS (SELECT FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only) THEN
-        PERFORM idempotency.tell('no_leases');
-        scopes := ARRAY(SELECT s FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only IS NOT TRUE);
+    IF lease IS NOT NULL THEN
+        passed_over := ARRAY(SELECT s FROM unnest(scopes) s WHERE (idempotency.policy_row(s)).transactional_only);
+        IF passed_over <> '{}' AND EXISTS (SELECT FROM idempotency.due_records(passed_over, '-infinity', now, 1)) THEN
+            PERFORM idempotency.tell('no_leases');
+        END IF;
+        scopes := ARRAY(SELECT s FROM unnest(scopes) s WHERE s <> ALL (passed_over));
     END IF;
     WHILE looked >= batch AND granted < max_claims AND cardinality(scopes) > 0 LOOP
         looked := 0;

@@ -171,6 +171,8 @@ BEGIN;
 SELECT key FROM idem_claim_due('mix/*', 10);
 SELECT idem_complete('t', 200, scope => 'mix/t');
 COMMIT;
+-- It says so only while something is due there.
+SELECT key FROM idem_claim_due('mix/t', lease => '1 hour');
 SELECT key, status FROM idempotency.records WHERE scope LIKE 'mix/%' ORDER BY 1;
 
 -- A right of its own: neither the protocol nor the right of an operator has it, and it has the protocol.

@@ -60,25 +60,33 @@ bool is_transactional(std::string_view scope) {
     return config::policy_ignoring_role(scope, &policy) && policy.transactional_only;
 }
 
+// A call that finds nothing says why, but not each poll of a worker.
+void tell_passed_over(const store::Scopes& scopes, TimestampTz now) {
+    if (scopes.count == 0 || store::due_records(scopes, DT_NOBEGIN, now, 1).count == 0) return;
+    ereport(NOTICE, (errmsg("scopes with transactional_only are passed over"),
+                     errdetail("A claim with a lease outlasts its transaction."),
+                     errhint("Omit lease, and end the claims before COMMIT.")));
+}
+
 // Those that are open to the caller. A claim with a lease outlasts its transaction, and COMMIT
 // would refuse it, with all others of the call, where a policy says transactional_only.
-store::Scopes scopes_for(const DueQuestion& asked) {
+store::Scopes scopes_for(const DueQuestion& asked, TimestampTz now) {
     store::Scopes scopes = store::active_scopes(pg::bytes_of(asked.pattern));
+    store::Scopes passed_over{
+        static_cast<text**>(palloc(sizeof(text*) * (static_cast<std::size_t>(scopes.count) + 1))),
+        0};
     int open = 0;
-    bool passed_over = false;
     for (int i = 0; i < scopes.count; i++) {
-        std::string_view scope = pg::bytes_of(scopes.names[i]);
+        text* name = scopes.names[i];
+        std::string_view scope = pg::bytes_of(name);
         if (config::is_closed(config::closure_of(scope))) continue;
         if (asked.lease && is_transactional(scope))
-            passed_over = true;
+            passed_over.names[passed_over.count++] = name;
         else
-            scopes.names[open++] = scopes.names[i];
+            scopes.names[open++] = name;
     }
     scopes.count = open;
-    if (passed_over)
-        ereport(NOTICE, (errmsg("scopes with transactional_only are passed over"),
-                         errdetail("A claim with a lease outlasts its transaction."),
-                         errhint("Omit lease, and end the claims before COMMIT.")));
+    tell_passed_over(passed_over, now);
     return scopes;
 }
 
@@ -160,9 +168,9 @@ bool may_be_granted(const store::DueGroup& group) {
 void claim_due(const DueQuestion& asked, void (*take)(const store::Record&, void*),
                void* argument) {
     pg::require_writable("idem_claim_due()");
-    store::Scopes scopes = scopes_for(asked);
-    FullUp full = none_full();
     TimestampTz now = GetCurrentTimestamp();
+    store::Scopes scopes = scopes_for(asked, now);
+    FullUp full = none_full();
     TimestampTz after = DT_NOBEGIN;
     int batch = Max(2 * asked.most, kSmallestBatch);
     int granted = 0;
