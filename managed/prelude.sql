@@ -31,8 +31,13 @@ INSERT INTO idempotency.removal SELECT generate_series(0, 63);
 CREATE TABLE idempotency.setting (
     name  text PRIMARY KEY,
     value text NOT NULL,
-    CONSTRAINT setting_known CHECK (name IN ('audit_retention', 'log_audit', 'sweep_beside_calls'))
+    CONSTRAINT setting_valid CHECK (CASE name
+        WHEN 'audit_retention' THEN value ~ '^[0-9]{1,9} ?(us|ms|s|min|h|d)?$'
+        WHEN 'log_audit' THEN value IN ('on', 'off')
+        WHEN 'sweep_beside_calls' THEN value ~ '^[0-9]{1,9}$'
+        ELSE false END)
 );
+SELECT pg_extension_config_dump('idempotency.setting', '');
 COMMENT ON TABLE idempotency.setting IS 'settings of the owner, which no session changes for itself';
 
 -- A policy with the settings and defaults filled in. Spans are microseconds.
