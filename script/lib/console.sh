@@ -27,13 +27,13 @@ install_console() {
     if [[ $(cat "$CONSOLE/installed" 2>/dev/null) != "$wanted" ]]; then
         echo "installing the console's packages" >&2
         rm -f "$CONSOLE/installed"
-        cp "$ROOT"/console/package{,-lock}.json "$CONSOLE"
+        cp "$ROOT"/console/package{,-lock}.json "$CONSOLE" || return
         (cd "$CONSOLE" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error "$@" >&2) || return
         printf '%s\n' "$wanted" >"$CONSOLE/installed"
     fi
     for part in server page; do
         diff -r "$ROOT/console/$part" "$CONSOLE/$part" >/dev/null 2>&1 && continue
         rm -rf "${CONSOLE:?}/$part"
-        cp -R "$ROOT/console/$part" "$CONSOLE"
+        cp -R "$ROOT/console/$part" "$CONSOLE" || return
     done
 }
