@@ -9,12 +9,12 @@ BEGIN
     END IF;
 END $$;
 
--- An error as it is kept: people read it, so up to 64 kB are enough.
-CREATE FUNCTION idempotency.clipped(error text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- A text cut to a size. An error is read by people, so up to 64 kB of it are kept.
+CREATE FUNCTION idempotency.clipped(value text, bytes integer DEFAULT 65536) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    IF octet_length(error) <= 65536 THEN RETURN error; END IF;
-    RETURN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
-             WHERE octet_length(left(error, n)) <= 65536);
+    IF octet_length(value) <= bytes THEN RETURN value; END IF;
+    RETURN (SELECT left(value, max(n)) FROM generate_series(bytes / 4, least(bytes, length(value))) n
+             WHERE octet_length(left(value, n)) <= bytes);
 END $$;
 
 -- Headers without those that are dropped.

@@ -83,7 +83,63 @@ SELECT coalesce((SELECT jsonb_strip_nulls(jsonb_build_object('application_name',
     'query_since', a.query_start, 'query_age', idempotency.seconds(idempotency.since(clock_timestamp(), a.query_start))))
   FROM pg_stat_activity a WHERE a.pid = of_pid), '{}') $$;
 
---: idem_operator_explain plpgsql definer
+-- The parts of a value that count (src/request/difference.cpp). Each with its name, its step of a path and its place.
+-- An element has the number among those that count.
+CREATE FUNCTION idempotency.counted_parts(value jsonb, exclude_names text[], exclude_paths text[], field_names text[],
+                                          field_paths text[], counts boolean)
+    RETURNS TABLE (name text, step text, part jsonb, excluded text[], fields text[], part_counts boolean)
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(e.key, row_number() OVER (ORDER BY e.n)::text) COLLATE "C", e.step, e.value, p.excluded, p.fields, d.counts
+  FROM (SELECT o.key COLLATE "C" AS key, o.n, o.value, '.' || o.key AS taken,
+               '.' || CASE WHEN o.key ~ '^[A-Za-z_][A-Za-z_0-9]*$' THEN o.key ELSE to_json(o.key)::text END AS step
+          FROM jsonb_each(CASE jsonb_typeof(value) WHEN 'object' THEN value ELSE '{}' END) WITH ORDINALITY o (key, value, n)
+        UNION ALL
+        SELECT NULL, a.n, a.value, '[*]', '[' || a.n - 1 || ']'
+          FROM jsonb_array_elements(CASE jsonb_typeof(value) WHEN 'array' THEN value ELSE '[]' END) WITH ORDINALITY a (value, n)) e,
+       LATERAL (SELECT idempotency.after_step(exclude_paths, e.taken) AS excluded,
+                       CASE WHEN NOT counts THEN idempotency.after_step(field_paths, e.taken) END AS fields) p,
+       LATERAL (SELECT counts OR coalesce(lower(e.key) = ANY (field_names), false)
+                            OR coalesce('' = ANY (p.fields), false) AS counts) d
+ WHERE (lower(e.key) = ANY (exclude_names)) IS NOT TRUE AND ('' = ANY (p.excluded)) IS NOT TRUE
+   AND (d.counts OR idempotency.canonical(e.value, exclude_names, p.excluded, field_names, p.fields, false) IS NOT NULL) $$;
+
+-- The parts that differ, after those that were found before. More than 20 say that there are more. What is below
+-- 1000 levels is not distinguished.
+CREATE FUNCTION idempotency.differences(ours jsonb, theirs jsonb, exclude_names text[], exclude_paths text[], field_names text[],
+    field_paths text[], counts boolean, show_values boolean, path text DEFAULT '$', depth integer DEFAULT 0,
+    parts jsonb DEFAULT '[]') RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    one record;
+BEGIN
+    IF depth = 1000 OR jsonb_typeof(ours) NOT IN ('object', 'array')
+       OR jsonb_typeof(ours) IS DISTINCT FROM jsonb_typeof(theirs) THEN
+        RETURN parts || jsonb_build_array((SELECT jsonb_object_agg(m.member, m.value)
+          FROM (VALUES ('path', to_jsonb(idempotency.clipped(path, 1000)
+                                         || CASE WHEN octet_length(path) > 1000 THEN '...' ELSE '' END)),
+                       ('how', to_jsonb(CASE WHEN ours IS NULL THEN 'added' WHEN theirs IS NULL THEN 'missing'
+                                             ELSE 'changed' END)),
+                       ('stored', CASE WHEN show_values THEN ours END),
+                       ('given', CASE WHEN show_values THEN theirs END)) m (member, value)
+         -- As the server keeps it, without headers.
+         WHERE pg_column_size(m.value) - CASE WHEN jsonb_typeof(m.value) IN ('object', 'array') THEN 4 ELSE 12 END <= 8192));
+    END IF;
+    -- The order of members in a jsonb.
+    FOR one IN SELECT coalesce(o.step, t.step) AS step, o.part AS ours, t.part AS theirs, coalesce(o.excluded, t.excluded) AS excluded,
+                      coalesce(o.fields, t.fields) AS fields, coalesce(o.part_counts, t.part_counts) AS counts
+                 FROM idempotency.counted_parts(ours, exclude_names, exclude_paths, field_names, field_paths, counts) o
+                 FULL JOIN idempotency.counted_parts(theirs, exclude_names, exclude_paths, field_names, field_paths, counts) t USING (name)
+                WHERE o.part IS DISTINCT FROM t.part ORDER BY octet_length(name), name LOOP
+        parts := idempotency.differences(one.ours, one.theirs, exclude_names, one.excluded, field_names, one.fields, one.counts,
+                                         show_values, path || one.step, depth + 1, parts);
+        EXIT WHEN jsonb_array_length(parts) > 20;
+    END LOOP;
+    RETURN parts;
+END $$;
+
+-- Run by the owner of the records it may show values; run by the function below it does not.
+CREATE FUNCTION idempotency.explain(key text, request jsonb, scope text, principal text, fingerprint bytea, ttl interval,
+    lease interval, wait interval, first_sent timestamptz, show_values boolean, method text, path text)
+    RETURNS @extschema@.idem_explanation LANGUAGE plpgsql AS $$
 DECLARE
     q idempotency.question;
     p idempotency.in_force;
@@ -98,6 +154,7 @@ DECLARE
     standby constant boolean := pg_is_in_recovery();
     holder jsonb;
     request_seen jsonb;
+    parts jsonb;
     lease_seen jsonb;
     no_request boolean;
     notes text[];
@@ -109,7 +166,6 @@ BEGIN
     q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, NULL, ttl, wait, false, lease, NULL, request,
         method, path, fingerprint, first_sent);
     q.without_request := true;
-    IF show_values THEN PERFORM idempotency.refuse('no_values'); END IF;
     p := idempotency.policy_for(scope COLLATE "C");
     q := idempotency.settle(q, p);
     lock := idempotency.lock_of(q.key, q.scope, q.principal);
@@ -152,6 +208,15 @@ BEGIN
         status := idempotency.status_by(r, p, at);
         request_seen := jsonb_strip_nulls(jsonb_build_object('same', same, 'not_comparable', incomparable,
             'stored', r.request IS NOT NULL, 'counted', to_jsonb(r.counted), 'left_out', to_jsonb(r.excluded)));
+        IF (NOT same OR incomparable IS NOT NULL) AND r.request IS NOT NULL AND request IS NOT NULL THEN
+            -- By the rule by which the record's fingerprint was taken.
+            IF r.fingerprint_of & 4 <> 0 THEN r.counted := NULL; r.excluded := NULL; END IF;
+            parts := CASE WHEN r.request = request THEN '[]' ELSE idempotency.differences(r.request #> '{}', request #> '{}',
+                idempotency.names_in(r.excluded), idempotency.paths_in(r.excluded), idempotency.names_in(r.counted),
+                idempotency.paths_in(r.counted), r.counted IS NULL, show_values) END;
+            request_seen := request_seen || jsonb_build_object('differ', jsonb_path_query_array(parts, '$[0 to 19]'),
+                                                               'more', jsonb_array_length(parts) > 20);
+        END IF;
         IF r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN
             lease_seen := jsonb_strip_nulls(jsonb_build_object('seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
                 'left', idempotency.seconds(idempotency.since(r.lease_until, at)),
@@ -177,8 +242,28 @@ BEGIN
             (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
                         CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
                         'source', o.source, 'origin', o.origin)))
-               FROM idempotency.options(q.scope, idempotency.micros(idem_explain.ttl),
-                    idempotency.micros(idem_explain.lease), idempotency.micros(idem_explain.wait)) o),
+               FROM idempotency.options(q.scope, idempotency.micros(explain.ttl),
+                    idempotency.micros(explain.lease), idempotency.micros(explain.wait)) o),
             notes, standby, at, NULL::text)::@extschema@.idem_explanation
       FROM idempotency.reasons() x WHERE x.word = reason;
+END $$;
+
+-- The same for operators, who do not own the records.
+CREATE FUNCTION idempotency.explain_paths(key text, request jsonb, scope text, principal text, fingerprint bytea, ttl interval,
+    lease interval, wait interval, first_sent timestamptz, show_values boolean, method text, path text)
+    RETURNS @extschema@.idem_explanation LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF show_values THEN PERFORM idempotency.refuse('values_of_owner'); END IF;
+    RETURN idempotency.explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, false, method, path);
+END $$;
+
+-- With the rights of its caller: a function with those of its owner does not know them.
+--: idem_operator_explain plpgsql
+BEGIN
+    IF show_values AND pg_has_role(current_user, (SELECT c.relowner FROM pg_class c
+                                                   WHERE c.oid = 'idempotency.record'::regclass), 'USAGE') THEN
+        RETURN idempotency.explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, true, method, path);
+    END IF;
+    RETURN idempotency.explain_paths(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, show_values, method,
+                                     path);
 END

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '56201c0c10f603c6';
+    digest constant text := '568adaf98bdc4644';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1377,7 +1377,7 @@ VALUES ('wrong_span', '22023', 'invalid %1$s', '%2$s', 'Use an interval %3$s %4$
     ('some_open', '00000', 'idem_forget_principal(): %1$s transactions are open that may write such records', 'The call has waited for 10 seconds.', 'Call it again when the transactions that are open now have ended.'),
     ('not_erased', '01000', 'idem_forget_principal(): the principal is not completely erased', '%1$s records are being executed. %2$s records and %3$s attempts are in scopes that are closed to the current user, or closed because their policy is not valid.', 'Call it again when the executions have ended, as a member of the roles in closed_scopes, or when the policies are valid again.'),
     ('wrong_link', '22023', 'invalid link', 'It is not a number, a colon and 64 hexadecimal digits.', 'Pass what follows "audit=" in a line of the server log.'),
-    ('no_values', '0A000', 'values of requests are not shown without the module', NULL, 'Omit show_values, and compare the column request of idempotency.records.'),
+    ('values_of_owner', '42501', 'permission denied to show values of requests', 'Only the owner of table idempotency.record may use show_values.', 'Omit show_values to see the paths that differ.'),
     ('note_standby', '00000', 'This is a standby: transactions of the primary that hold the key and sessions of claims with hold cannot be seen here.', NULL, NULL),
     ('note_holder', '00000', 'The record is the newest committed one; the transaction that holds the key may replace it.', NULL, NULL),
     ('note_no_request', '00000', 'The call has no request and no fingerprint, so the request is assumed to be the record''s.', NULL, NULL),
@@ -3389,14 +3389,14 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_size IS 'refuses a value over the limit';
 --; routine idempotency.clipped
--- An error as it is kept: people read it, so up to 64 kB are enough.
-CREATE FUNCTION idempotency.clipped(error text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+-- A text cut to a size. An error is read by people, so up to 64 kB of it are kept.
+CREATE FUNCTION idempotency.clipped(value text, bytes integer DEFAULT 65536) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    IF octet_length(error) <= 65536 THEN RETURN error; END IF;
-    RETURN (SELECT left(error, max(n)) FROM generate_series(16384, least(65536, length(error))) n
-             WHERE octet_length(left(error, n)) <= 65536);
+    IF octet_length(value) <= bytes THEN RETURN value; END IF;
+    RETURN (SELECT left(value, max(n)) FROM generate_series(bytes / 4, least(bytes, length(value))) n
+             WHERE octet_length(left(value, n)) <= bytes);
 END $$;
-COMMENT ON FUNCTION idempotency.clipped IS 'an error as it is kept: people read it, so up to 64 kB are enough';
+COMMENT ON FUNCTION idempotency.clipped IS 'a text cut to a size';
 --; routine idempotency.kept_headers
 -- Headers without those that are dropped.
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
@@ -4395,6 +4395,184 @@ SELECT coalesce((SELECT jsonb_strip_nulls(jsonb_build_object('application_name',
     'query_since', a.query_start, 'query_age', idempotency.seconds(idempotency.since(clock_timestamp(), a.query_start))))
   FROM pg_stat_activity a WHERE a.pid = of_pid), '{}') $$;
 COMMENT ON FUNCTION idempotency.activity_of IS 'a session as the owner of these functions may see it, without its query';
+--; routine idempotency.counted_parts
+-- The parts of a value that count (src/request/difference.cpp). Each with its name, its step of a path and its place.
+-- An element has the number among those that count.
+CREATE FUNCTION idempotency.counted_parts(value jsonb, exclude_names text[], exclude_paths text[], field_names text[],
+                                          field_paths text[], counts boolean)
+    RETURNS TABLE (name text, step text, part jsonb, excluded text[], fields text[], part_counts boolean)
+    LANGUAGE sql STABLE AS $$
+SELECT coalesce(e.key, row_number() OVER (ORDER BY e.n)::text) COLLATE "C", e.step, e.value, p.excluded, p.fields, d.counts
+  FROM (SELECT o.key COLLATE "C" AS key, o.n, o.value, '.' || o.key AS taken,
+               '.' || CASE WHEN o.key ~ '^[A-Za-z_][A-Za-z_0-9]*$' THEN o.key ELSE to_json(o.key)::text END AS step
+          FROM jsonb_each(CASE jsonb_typeof(value) WHEN 'object' THEN value ELSE '{}' END) WITH ORDINALITY o (key, value, n)
+        UNION ALL
+        SELECT NULL, a.n, a.value, '[*]', '[' || a.n - 1 || ']'
+          FROM jsonb_array_elements(CASE jsonb_typeof(value) WHEN 'array' THEN value ELSE '[]' END) WITH ORDINALITY a (value, n)) e,
+       LATERAL (SELECT idempotency.after_step(exclude_paths, e.taken) AS excluded,
+                       CASE WHEN NOT counts THEN idempotency.after_step(field_paths, e.taken) END AS fields) p,
+       LATERAL (SELECT counts OR coalesce(lower(e.key) = ANY (field_names), false)
+                            OR coalesce('' = ANY (p.fields), false) AS counts) d
+ WHERE (lower(e.key) = ANY (exclude_names)) IS NOT TRUE AND ('' = ANY (p.excluded)) IS NOT TRUE
+   AND (d.counts OR idempotency.canonical(e.value, exclude_names, p.excluded, field_names, p.fields, false) IS NOT NULL) $$;
+COMMENT ON FUNCTION idempotency.counted_parts IS 'the parts of a value that count (src/request/difference.cpp)';
+--; routine idempotency.differences
+-- The parts that differ, after those that were found before. More than 20 say that there are more. What is below
+-- 1000 levels is not distinguished.
+CREATE FUNCTION idempotency.differences(ours jsonb, theirs jsonb, exclude_names text[], exclude_paths text[], field_names text[],
+    field_paths text[], counts boolean, show_values boolean, path text DEFAULT '$', depth integer DEFAULT 0,
+    parts jsonb DEFAULT '[]') RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    one record;
+BEGIN
+    IF depth = 1000 OR jsonb_typeof(ours) NOT IN ('object', 'array')
+       OR jsonb_typeof(ours) IS DISTINCT FROM jsonb_typeof(theirs) THEN
+        RETURN parts || jsonb_build_array((SELECT jsonb_object_agg(m.member, m.value)
+          FROM (VALUES ('path', to_jsonb(idempotency.clipped(path, 1000)
+                                         || CASE WHEN octet_length(path) > 1000 THEN '...' ELSE '' END)),
+                       ('how', to_jsonb(CASE WHEN ours IS NULL THEN 'added' WHEN theirs IS NULL THEN 'missing'
+                                             ELSE 'changed' END)),
+                       ('stored', CASE WHEN show_values THEN ours END),
+                       ('given', CASE WHEN show_values THEN theirs END)) m (member, value)
+         -- As the server keeps it, without headers.
+         WHERE pg_column_size(m.value) - CASE WHEN jsonb_typeof(m.value) IN ('object', 'array') THEN 4 ELSE 12 END <= 8192));
+    END IF;
+    -- The order of members in a jsonb.
+    FOR one IN SELECT coalesce(o.step, t.step) AS step, o.part AS ours, t.part AS theirs, coalesce(o.excluded, t.excluded) AS excluded,
+                      coalesce(o.fields, t.fields) AS fields, coalesce(o.part_counts, t.part_counts) AS counts
+                 FROM idempotency.counted_parts(ours, exclude_names, exclude_paths, field_names, field_paths, counts) o
+                 FULL JOIN idempotency.counted_parts(theirs, exclude_names, exclude_paths, field_names, field_paths, counts) t USING (name)
+                WHERE o.part IS DISTINCT FROM t.part ORDER BY octet_length(name), name LOOP
+        parts := idempotency.differences(one.ours, one.theirs, exclude_names, one.excluded, field_names, one.fields, one.counts,
+                                         show_values, path || one.step, depth + 1, parts);
+        EXIT WHEN jsonb_array_length(parts) > 20;
+    END LOOP;
+    RETURN parts;
+END $$;
+COMMENT ON FUNCTION idempotency.differences IS 'the parts that differ, after those that were found before';
+--; routine idempotency.explain
+-- Run by the owner of the records it may show values; run by the function below it does not.
+CREATE FUNCTION idempotency.explain(key text, request jsonb, scope text, principal text, fingerprint bytea, ttl interval,
+    lease interval, wait interval, first_sent timestamptz, show_values boolean, method text, path text)
+    RETURNS @extschema@.idem_explanation LANGUAGE plpgsql AS $$
+DECLARE
+    q idempotency.question;
+    p idempotency.in_force;
+    r idempotency.record;
+    lock integer;
+    at timestamptz;
+    reason text;
+    same boolean;
+    unlike integer;
+    incomparable text;
+    other record;
+    standby constant boolean := pg_is_in_recovery();
+    holder jsonb;
+    request_seen jsonb;
+    parts jsonb;
+    lease_seen jsonb;
+    no_request boolean;
+    notes text[];
+    status "char";
+    pause bigint;
+    own boolean;
+BEGIN
+    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+    q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, NULL, ttl, wait, false, lease, NULL, request,
+        method, path, fingerprint, first_sent);
+    q.without_request := true;
+    p := idempotency.policy_for(scope COLLATE "C");
+    q := idempotency.settle(q, p);
+    lock := idempotency.lock_of(q.key, q.scope, q.principal);
+    -- The lock first: who had it may have committed when the record is looked at.
+    SELECT l.pid, l.virtualtransaction, x.gid, x.owner, x.prepared INTO other
+      FROM pg_locks l LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction
+     WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = 18756 AND l.objid = (lock::bigint & 4294967295)::oid
+       AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+    r := idempotency.record_of(q.key, q.scope, q.principal);
+    at := clock_timestamp();
+    own := idempotency.is_own_claim(r);
+    PERFORM idempotency.check_readable(r);
+    IF r.fingerprint IS NOT NULL AND q.fingerprint IS NOT NULL THEN
+        same := idempotency.same_request(r, q, p);
+        unlike := (coalesce(r.fingerprint_of, 0) # q.fingerprint_of) & 7;
+        IF NOT same AND unlike <> 0 THEN
+            incomparable := CASE WHEN unlike & 4 <> 0 THEN 'digest' ELSE 'method_and_path' END;
+            same := NULL;
+            q.fingerprint := NULL;  -- taken to be the record's own
+        END IF;
+    END IF;
+    reason := idempotency.reason_for(r, q, p, at);
+    IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
+       AND other.virtualtransaction IS NOT NULL THEN
+        reason := 'held';
+    END IF;
+    IF own THEN
+        holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid())
+                  || idempotency.activity_of(pg_backend_pid());
+    ELSIF other.virtualtransaction IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid() THEN
+        holder := CASE WHEN other.pid IS NULL
+            THEN jsonb_strip_nulls(jsonb_build_object('kind', 'prepared', 'gid', other.gid, 'user', other.owner, 'since', other.prepared,
+                     'age', idempotency.seconds(idempotency.since(clock_timestamp(), other.prepared))))
+            ELSE jsonb_build_object('kind', 'transaction', 'pid', other.pid) || idempotency.activity_of(other.pid) END;
+    ELSIF r.status = 'i' AND r.backend_pid IS NOT NULL AND NOT standby
+          AND NOT idempotency.session_gone(r.backend_pid, r.backend_start) THEN
+        holder := jsonb_build_object('kind', 'session', 'pid', r.backend_pid) || idempotency.activity_of(r.backend_pid);
+    END IF;
+    IF r.token IS NOT NULL THEN
+        status := idempotency.status_by(r, p, at);
+        request_seen := jsonb_strip_nulls(jsonb_build_object('same', same, 'not_comparable', incomparable,
+            'stored', r.request IS NOT NULL, 'counted', to_jsonb(r.counted), 'left_out', to_jsonb(r.excluded)));
+        IF (NOT same OR incomparable IS NOT NULL) AND r.request IS NOT NULL AND request IS NOT NULL THEN
+            -- By the rule by which the record's fingerprint was taken.
+            IF r.fingerprint_of & 4 <> 0 THEN r.counted := NULL; r.excluded := NULL; END IF;
+            parts := CASE WHEN r.request = request THEN '[]' ELSE idempotency.differences(r.request #> '{}', request #> '{}',
+                idempotency.names_in(r.excluded), idempotency.paths_in(r.excluded), idempotency.names_in(r.counted),
+                idempotency.paths_in(r.counted), r.counted IS NULL, show_values) END;
+            request_seen := request_seen || jsonb_build_object('differ', jsonb_path_query_array(parts, '$[0 to 19]'),
+                                                               'more', jsonb_array_length(parts) > 20);
+        END IF;
+        IF r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN
+            lease_seen := jsonb_strip_nulls(jsonb_build_object('seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
+                'left', idempotency.seconds(idempotency.since(r.lease_until, at)),
+                'overdue', idempotency.seconds(idempotency.since(at, r.lease_until)), 'held', r.backend_pid IS NOT NULL,
+                'session_lives', CASE WHEN r.backend_pid IS NOT NULL AND NOT standby
+                                      THEN NOT idempotency.session_gone(r.backend_pid, r.backend_start) END,
+                'given_up_at', idempotency.given_up_at(r, p)));
+        END IF;
+    END IF;
+    no_request := q.fingerprint IS NULL AND incomparable IS NULL;
+    notes := ARRAY(SELECT m.message FROM unnest(ARRAY[
+        CASE WHEN standby THEN 'note_standby' END,
+        CASE WHEN holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN 'note_holder' END,
+        CASE WHEN no_request AND r.token IS NOT NULL THEN 'note_no_request' END,
+        'note_' || incomparable,
+        CASE WHEN no_request AND p.fingerprint_required THEN 'note_required' END,
+        CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN 'note_wait' END
+        ]) WITH ORDINALITY n (word, place) JOIN idempotency.messages() m USING (word) ORDER BY n.place);
+    pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
+    RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, idempotency.execution_of(reason),
+            q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
+            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status, idempotency.due_at(r, p)) END, lease_seen, holder, request_seen,
+            (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
+                        CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
+                        'source', o.source, 'origin', o.origin)))
+               FROM idempotency.options(q.scope, idempotency.micros(explain.ttl),
+                    idempotency.micros(explain.lease), idempotency.micros(explain.wait)) o),
+            notes, standby, at, NULL::text)::@extschema@.idem_explanation
+      FROM idempotency.reasons() x WHERE x.word = reason;
+END $$;
+COMMENT ON FUNCTION idempotency.explain IS 'run by the owner of the records it may show values; run by the function below it does not';
+--; routine idempotency.explain_paths
+-- The same for operators, who do not own the records.
+CREATE FUNCTION idempotency.explain_paths(key text, request jsonb, scope text, principal text, fingerprint bytea, ttl interval,
+    lease interval, wait interval, first_sent timestamptz, show_values boolean, method text, path text)
+    RETURNS @extschema@.idem_explanation LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF show_values THEN PERFORM idempotency.refuse('values_of_owner'); END IF;
+    RETURN idempotency.explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, false, method, path);
+END $$;
+COMMENT ON FUNCTION idempotency.explain_paths IS 'the same for operators, who do not own the records';
 --; routine idempotency.routines
 -- idem_grant and idem_revoke: plain GRANT and REVOKE by the caller, who must own the functions
 -- (src/operate/rights.cpp).
@@ -4415,7 +4593,7 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
        WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]
             WHEN 'operator' THEN '{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,
-                is_erased,check_forget}'::name[] END)
+                is_erased,check_forget,explain_paths}'::name[] END)
        END $$;
 COMMENT ON FUNCTION idempotency.routines IS 'the functions that idem_grant grants with a right';
 --; routine idempotency.rights_of
@@ -5129,105 +5307,16 @@ CREATE FUNCTION @extschema@.idem_explain(
     method text DEFAULT NULL,
     path text DEFAULT NULL
 ) RETURNS @extschema@.idem_explanation
-    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SET search_path = pg_catalog, pg_temp
     AS $body$
-DECLARE
-    q idempotency.question;
-    p idempotency.in_force;
-    r idempotency.record;
-    lock integer;
-    at timestamptz;
-    reason text;
-    same boolean;
-    unlike integer;
-    incomparable text;
-    other record;
-    standby constant boolean := pg_is_in_recovery();
-    holder jsonb;
-    request_seen jsonb;
-    lease_seen jsonb;
-    no_request boolean;
-    notes text[];
-    status "char";
-    pause bigint;
-    own boolean;
+-- With the rights of its caller: a function with those of its owner does not know them.
 BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, NULL, ttl, wait, false, lease, NULL, request,
-        method, path, fingerprint, first_sent);
-    q.without_request := true;
-    IF show_values THEN PERFORM idempotency.refuse('no_values'); END IF;
-    p := idempotency.policy_for(scope COLLATE "C");
-    q := idempotency.settle(q, p);
-    lock := idempotency.lock_of(q.key, q.scope, q.principal);
-    -- The lock first: who had it may have committed when the record is looked at.
-    SELECT l.pid, l.virtualtransaction, x.gid, x.owner, x.prepared INTO other
-      FROM pg_locks l LEFT JOIN pg_prepared_xacts x ON l.virtualtransaction = '-1/' || x.transaction
-     WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.classid = 18756 AND l.objid = (lock::bigint & 4294967295)::oid
-       AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
-    r := idempotency.record_of(q.key, q.scope, q.principal);
-    at := clock_timestamp();
-    own := idempotency.is_own_claim(r);
-    PERFORM idempotency.check_readable(r);
-    IF r.fingerprint IS NOT NULL AND q.fingerprint IS NOT NULL THEN
-        same := idempotency.same_request(r, q, p);
-        unlike := (coalesce(r.fingerprint_of, 0) # q.fingerprint_of) & 7;
-        IF NOT same AND unlike <> 0 THEN
-            incomparable := CASE WHEN unlike & 4 <> 0 THEN 'digest' ELSE 'method_and_path' END;
-            same := NULL;
-            q.fingerprint := NULL;  -- taken to be the record's own
-        END IF;
+    IF show_values AND pg_has_role(current_user, (SELECT c.relowner FROM pg_class c
+                                                   WHERE c.oid = 'idempotency.record'::regclass), 'USAGE') THEN
+        RETURN idempotency.explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, true, method, path);
     END IF;
-    reason := idempotency.reason_for(r, q, p, at);
-    IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
-       AND other.virtualtransaction IS NOT NULL THEN
-        reason := 'held';
-    END IF;
-    IF own THEN
-        holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid())
-                  || idempotency.activity_of(pg_backend_pid());
-    ELSIF other.virtualtransaction IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid() THEN
-        holder := CASE WHEN other.pid IS NULL
-            THEN jsonb_strip_nulls(jsonb_build_object('kind', 'prepared', 'gid', other.gid, 'user', other.owner, 'since', other.prepared,
-                     'age', idempotency.seconds(idempotency.since(clock_timestamp(), other.prepared))))
-            ELSE jsonb_build_object('kind', 'transaction', 'pid', other.pid) || idempotency.activity_of(other.pid) END;
-    ELSIF r.status = 'i' AND r.backend_pid IS NOT NULL AND NOT standby
-          AND NOT idempotency.session_gone(r.backend_pid, r.backend_start) THEN
-        holder := jsonb_build_object('kind', 'session', 'pid', r.backend_pid) || idempotency.activity_of(r.backend_pid);
-    END IF;
-    IF r.token IS NOT NULL THEN
-        status := idempotency.status_by(r, p, at);
-        request_seen := jsonb_strip_nulls(jsonb_build_object('same', same, 'not_comparable', incomparable,
-            'stored', r.request IS NOT NULL, 'counted', to_jsonb(r.counted), 'left_out', to_jsonb(r.excluded)));
-        IF r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN
-            lease_seen := jsonb_strip_nulls(jsonb_build_object('seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
-                'left', idempotency.seconds(idempotency.since(r.lease_until, at)),
-                'overdue', idempotency.seconds(idempotency.since(at, r.lease_until)), 'held', r.backend_pid IS NOT NULL,
-                'session_lives', CASE WHEN r.backend_pid IS NOT NULL AND NOT standby
-                                      THEN NOT idempotency.session_gone(r.backend_pid, r.backend_start) END,
-                'given_up_at', idempotency.given_up_at(r, p)));
-        END IF;
-    END IF;
-    no_request := q.fingerprint IS NULL AND incomparable IS NULL;
-    notes := ARRAY(SELECT m.message FROM unnest(ARRAY[
-        CASE WHEN standby THEN 'note_standby' END,
-        CASE WHEN holder ->> 'kind' IN ('transaction', 'prepared') AND r.token IS NOT NULL THEN 'note_holder' END,
-        CASE WHEN no_request AND r.token IS NOT NULL THEN 'note_no_request' END,
-        'note_' || incomparable,
-        CASE WHEN no_request AND p.fingerprint_required THEN 'note_required' END,
-        CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN 'note_wait' END
-        ]) WITH ORDINALITY n (word, place) JOIN idempotency.messages() m USING (word) ORDER BY n.place);
-    pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
-    RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, idempotency.execution_of(reason),
-            q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
-            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status, idempotency.due_at(r, p)) END, lease_seen, holder, request_seen,
-            (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
-                        CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
-                        'source', o.source, 'origin', o.origin)))
-               FROM idempotency.options(q.scope, idempotency.micros(idem_explain.ttl),
-                    idempotency.micros(idem_explain.lease), idempotency.micros(idem_explain.wait)) o),
-            notes, standby, at, NULL::text)::@extschema@.idem_explanation
-      FROM idempotency.reasons() x WHERE x.word = reason;
+    RETURN idempotency.explain_paths(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, show_values, method,
+                                     path);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_explain

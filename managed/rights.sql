@@ -17,7 +17,7 @@ SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid)
        WHEN 'idempotency'::regnamespace THEN p.proname = ANY (CASE of_right
             WHEN 'protocol' THEN '{operation_begins,error_is_final,operation_ends}'::name[]
             WHEN 'operator' THEN '{chosen,tally,check_resolve_all,tell_what_is_left,found_of,forget_history,
-                is_erased,check_forget}'::name[] END)
+                is_erased,check_forget,explain_paths}'::name[] END)
        END $$;
 
 -- What a role may call.

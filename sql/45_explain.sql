@@ -214,6 +214,8 @@ SELECT part FROM idem_explain('parts', jsonb_build_object('amount', repeat('x', 
 -- A caller's own fingerprint: nothing to say.
 SELECT idem_policy_set('explain', store_request => true, replace => true, reason => 'a test');
 SELECT outcome, request, notes FROM idem_explain('parts', scope => 'explain', fingerprint => '\x00');
+SELECT outcome FROM idem_begin('scalar', '"a"', 'explain', fingerprint => '\x01');
+SELECT outcome, request FROM idem_explain('scalar', '"a"', 'explain', fingerprint => '\x02');
 SELECT idem_policy_set('explain', store_request => true, exclude_fields => '{trace_id,$.meta.sent_at,$.tags[*].id}', replace => true, reason => 'a test');
 -- A bounded number of paths, in readable form.
 SELECT jsonb_array_length(request -> 'differ') AS parts, request -> 'more' AS more FROM idem_explain('parts', (SELECT jsonb_object_agg(i, i) FROM generate_series(1, 1000) i), 'explain');
