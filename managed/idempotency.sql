@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '568adaf98bdc4644';
+    digest constant text := 'b4b0186285fc251f';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1582,9 +1582,14 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_writable IS 'refuses a transaction that cannot write';
 --; routine idempotency.caller
--- The user whose call it is: a function with the rights of its owner sees itself as current_user.
-CREATE FUNCTION idempotency.caller() RETURNS name LANGUAGE sql STABLE AS $$
-SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name $$;
+-- The user whose call it is: a function with the rights of its owner sees itself as current_user. ANALYZE and the
+-- like run code of a table's owner in the session of another user, who calls nothing: this cursor is refused there.
+CREATE FUNCTION idempotency.caller() RETURNS name LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE 'DECLARE "idempotency.caller" CURSOR WITH HOLD FOR SELECT';
+    EXECUTE 'CLOSE "idempotency.caller"';
+    RETURN CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name;
+END $$;
 COMMENT ON FUNCTION idempotency.caller IS 'the user whose call it is: a function with the rights of its owner sees itself as current_user';
 --; routine idempotency.checked_headers
 -- The headers of a response (RFC 9110), without those that are never kept.

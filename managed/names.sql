@@ -176,9 +176,14 @@ BEGIN
     END IF;
 END $$;
 
--- The user whose call it is: a function with the rights of its owner sees itself as current_user.
-CREATE FUNCTION idempotency.caller() RETURNS name LANGUAGE sql STABLE AS $$
-SELECT CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name $$;
+-- The user whose call it is: a function with the rights of its owner sees itself as current_user. ANALYZE and the
+-- like run code of a table's owner in the session of another user, who calls nothing: this cursor is refused there.
+CREATE FUNCTION idempotency.caller() RETURNS name LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE 'DECLARE "idempotency.caller" CURSOR WITH HOLD FOR SELECT';
+    EXECUTE 'CLOSE "idempotency.caller"';
+    RETURN CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name;
+END $$;
 
 -- The headers of a response (RFC 9110), without those that are never kept.
 CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb
