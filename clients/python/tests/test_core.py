@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import threading
 import time
 
 import asyncpg
@@ -204,6 +205,46 @@ def test_a_lease_that_has_been_stopped_is_not_lost(monkeypatch):
     heart.stop()
     clock.go(10)
     assert not lost
+
+
+@pytest.mark.parametrize("resumed, pause", [(1.6, 0.4), (3.3, 0.0)])
+def test_work_that_runs_again_beats_when_a_beat_is_due(monkeypatch, resumed, pause):
+    clock, _, heart, drive = beats(monkeypatch, [None])
+    clock.go(1.0)
+    drive(heart.beat())
+    heart.stop()
+    clock.go(resumed)
+    heart.resume()
+    pauses, ended = [], threading.Event()
+    monkeypatch.setattr(heart.stopped, "wait", lambda seconds: pauses.append(seconds) or True)
+    heart.at_end = ended.set
+
+    async def work():
+        ended.wait()
+
+    drive(heart.run(work))
+    assert pauses == [pytest.approx(pause)]
+
+
+def test_a_beat_of_the_run_before_is_the_last_of_its_thread(monkeypatch):
+    clock, _, heart, drive = beats(monkeypatch, [])
+    sent, answered, ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def extend(limit):
+        sent.set()
+        answered.wait()
+
+    async def work():
+        sent.wait()
+
+    heart._extend, heart.at_end = extend, ended.set
+    clock.go(1.0)
+    drive(heart.run(work))
+    heart.resume()
+    answered.set()
+    has_ended = ended.wait(30)
+    heart.stop()
+    assert has_ended
 
 
 @pytest.mark.parametrize(

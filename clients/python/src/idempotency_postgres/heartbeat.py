@@ -56,7 +56,7 @@ class Heartbeat:
         """`run` may be called again."""
         with self._lock:
             if self.stopped.is_set() and not self.lost.is_set():
-                self.stopped.clear()
+                self.stopped = threading.Event()  # a beat of the run before, which may be in flight, has its own
                 self._timer = self._after(max(0.0, self._until - now()), self._over)
 
     def check(self) -> None:
@@ -96,6 +96,10 @@ class Heartbeat:
         self.succeeded(sent)
         return max(0.0, sent + self._lease / 3 - now())
 
+    def _first_pause(self) -> float:
+        """Before a run's first beat, which is due a third of the lease after the last request that extended it."""
+        return max(0.0, self._until - self._lease * 2 / 3 - now())
+
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Runs `work`, with beats at the same time."""
         raise NotImplementedError
@@ -107,16 +111,16 @@ class ThreadHeartbeat(Heartbeat):
     at_end: Callable[[], None] | None = None
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        threading.Thread(target=self._beats, name="idempotency heartbeat", daemon=True).start()
+        threading.Thread(target=self._beats, args=(self.stopped,), name="idempotency heartbeat", daemon=True).start()
         try:
             return await work()
         finally:
             self.stop()
 
-    def _beats(self) -> None:
-        delay: float | None = self._lease / 3
+    def _beats(self, stopped: threading.Event) -> None:
+        delay: float | None = self._first_pause()
         try:
-            while delay is not None and not self.stopped.wait(delay):
+            while delay is not None and not stopped.wait(delay):
                 delay = drive(self.beat())
         finally:
             if self.at_end is not None:
@@ -150,7 +154,7 @@ class TaskHeartbeat(Heartbeat):
             self._worker.cancel()
 
     async def _beats(self) -> None:
-        delay: float | None = self._lease / 3
+        delay: float | None = self._first_pause()
         while delay is not None:
             await asyncio.sleep(delay)
             if self.stopped.is_set():
