@@ -385,6 +385,7 @@ export class Held<Tx> {
   /** The same in a transaction: what the work does there commits with the end of the claim, or rolls back. */
   async settleWithin(work: (tx: Tx, claim: Leased) => Promise<Answer>): Promise<Result> {
     const { claim, settings } = this;
+    const attempts = settings.attempts ?? ATTEMPTS;
     const run = () => inTransaction<Tx, Result>(this.db, settings, null, 0, async (tx, _, deadline) => {
       deadline.stop();
       const answer = await performed(() => work(tx, this.#handle()), settings.handlerTimeout ?? HANDLER_TIMEOUT.leased);
@@ -400,9 +401,10 @@ export class Held<Tx> {
         return await run();
       } catch (raised) {
         if (find(raised, Unprepared)) attempt -= 1; // the next run prepares nothing
-        else if (attempt >= (settings.attempts ?? ATTEMPTS) || !isConflict(find(raised, Thrown)?.error ?? raised)) return this.#rolledBack(raised);
+        else if (this.#heart.lost || attempt >= attempts || !isConflict(find(raised, Thrown)?.error ?? raised)) return this.#rolledBack(raised);
         else await pause(10 * 2 ** attempt * (0.5 + Math.random()));
         this.#heart.resume();
+        if (this.#heart.lost) return this.#rolledBack(raised); // during COMMIT or the pause
       }
     }
   }

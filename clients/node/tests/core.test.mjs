@@ -4,6 +4,7 @@ import http from 'node:http';
 import { describe, test } from 'node:test';
 import { parseKey, quoteKey } from 'idempotency-postgres';
 import { idempotency } from 'idempotency-postgres/node';
+import { Held } from '../dist/esm/flows.js';
 import { Heartbeat } from '../dist/esm/heartbeat.js';
 import { digest, isJson, mediaType, partsOf } from '../dist/esm/body.js';
 import { storedHeaders } from '../dist/esm/claim.js';
@@ -164,4 +165,21 @@ describe('heartbeats', () => {
     assert.equal(beats.length, 1);
     assert.ok(h.signal.aborted);
   });
+});
+
+describe('work that conflicts, and whose lease is lost', () => {
+  const LEASE = 60_000;
+  const conflict = Object.assign(new Error('conflict'), { code: '40001', severity: 'ERROR' });
+  /** The lease has ended, but that is not noticed before the next turn of the event loop. */
+  async function worked(transaction, work) {
+    let runs = 0;
+    const held = new Held({ transaction }, { token: '1' }, { key: 'k', scope: 's', principal: '' }, { lease: LEASE }, Heartbeat.now() - LEASE);
+    const result = await held.settleWithin((tx, claim) => { runs += 1; return work(claim); });
+    assert.deepEqual([result, runs], [{ outcome: 'in_progress', claim: null }, 1]);
+  }
+  test('after its COMMIT', () => worked(async (first, run) => { await run({}, []); throw conflict; }, async () => ({ status: 200 })));
+  test('during it', () => worked(async (first, run) => run({}, []), ({ signal }) => new Promise((_, reject) => {
+    if (signal.aborted) reject(conflict);
+    else signal.addEventListener('abort', () => reject(conflict));
+  })));
 });
