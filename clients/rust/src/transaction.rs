@@ -387,6 +387,10 @@ where
             Err(error) if error.is_conflict() && attempt < ATTEMPTS => pause(attempt).await,
             result => break result,
         }
+        // During COMMIT or the pause.
+        if lease.claim().lost().is_cancelled() {
+            break Err(Error::LeaseLost);
+        }
         lease.resume_beating();
         attempt += 1;
     };

@@ -143,6 +143,35 @@ async fn a_claim_that_is_lost_is_reported_and_nothing_stays() {
 }
 
 #[tokio::test]
+async fn a_conflict_after_the_lease_does_not_run_the_handler_again() {
+    let Some(case) = Case::new().await else { return };
+    queue(&case, "k", &json!({})).await;
+    let (stop, runs, (options, reported)) = (Stop::default(), Arc::new(AtomicU32::new(0)), options(&case));
+    let (stopping, counted) = (stop.clone(), runs.clone());
+    let handler = move |_, tx: Tx| {
+        stopping.stop();
+        counted.fetch_add(1, SeqCst);
+        async move {
+            // Its COMMIT takes longer than the lease.
+            tx.batch_execute(
+                "CREATE TEMP TABLE late ();
+                CREATE FUNCTION pg_temp.late() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+                    PERFORM pg_sleep(0.7);
+                    RAISE EXCEPTION SQLSTATE '40001';
+                END$$;
+                CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED
+                    FOR EACH ROW EXECUTE FUNCTION pg_temp.late();
+                INSERT INTO late DEFAULT VALUES",
+            )
+            .await
+        }
+    };
+    stop.run(Worker::transactional(&case.store, options.lease(Duration::from_millis(600)), handler)).await;
+    assert_eq!(runs.load(SeqCst), 1);
+    assert_eq!(*reported.lock().unwrap(), [Error::LeaseLost.to_string()]);
+}
+
+#[tokio::test]
 async fn a_panic_of_a_transaction_leaves_nothing() {
     let Some(case) = Case::new().await else { return };
     queue(&case, "k", &json!({})).await;
