@@ -10,7 +10,8 @@ final readonly class Options
     private const SECONDS = 'seconds above 0';
     private const CALL = 'a callable';
     private const TEXTS = 'a list of strings';
-    private const METHODS = 'a list of DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, QUERY';
+    private const METHODS = 'a list of one or more of COPY, DELETE, GET, HEAD, LOCK, MKCOL, MOVE, OPTIONS, PATCH, POST, '
+        . 'PROPFIND, PROPPATCH, PUT, QUERY, REPORT, SEARCH, UNLOCK';
     private const HEADER = 'the name of a header field';
     private const COUNT = 'a whole number of at least 0';
     private const LOGGER = 'a logger of PSR-3';
@@ -87,7 +88,7 @@ final readonly class Options
             self::LOGGER => $value instanceof \Psr\Log\LoggerInterface,
             self::FLAG => is_bool($value),
             self::TEXTS => is_array($value) && $value === array_filter($value, is_string(...)),
-            self::METHODS => self::fits(self::TEXTS, $value)
+            self::METHODS => $value !== [] && self::fits(self::TEXTS, $value)
                 && array_diff(array_map(strtoupper(...), $value), preg_split('/\W+/', $wanted)) === [],
             self::HEADER => is_string($value) && preg_match('/^[!#$%&\'*+\-.^_`|~0-9A-Za-z]+$/D', $value) === 1,
             'a string' => is_string($value) && $value !== '',

@@ -48,14 +48,15 @@ final class CoreTest extends TestCase
             [['missingKey' => 'ignore']], [['missingKey' => null]], [['exclude' => 'ts']], [['exclude' => [1]]], [['keyHeader' => 'a b']],
             [['statuses' => ['in_progress' => 200]]], [['statuses' => ['in-progress' => 425]]], [['echoKey' => 1]], [['scope' => '']],
             [['maxRequestBytes' => -1]], [['databaseTimeout' => INF]], [['verdict' => 'keep']], [[0 => 'x']],
-            [['methods' => ['PSOT']]], [['methods' => ['POST,PATCH']]], [['methods' => 'POST']], [['logger' => 'error_log']],
+            [['methods' => ['PSOT']]], [['methods' => ['POST,PATCH']]], [['methods' => 'POST']], [['methods' => []]],
+            [['logger' => 'error_log']],
         ];
     }
 
     public function testMethodsInAnyCase(): void
     {
-        $options = Options::of(['principal' => strlen(...), 'methods' => ['post', 'Patch']]);
-        self::assertSame(['POST', 'PATCH'], $options->methods);
+        $options = Options::of(['principal' => strlen(...), 'methods' => ['post', 'Patch', 'MKCOL']]);
+        self::assertSame(['POST', 'PATCH', 'MKCOL'], $options->methods);
     }
 
     public function testPrincipalIsNeeded(): void
