@@ -39,9 +39,10 @@ abstract class DatabaseCase extends TestCase
         return sprintf('pgsql:host=%s;port=%s;dbname=%s', getenv('PGHOST') ?: '127.0.0.1', getenv('PGPORT') ?: '5432', $database);
     }
 
-    public static function dbal(string $driver): \Doctrine\DBAL\Connection
+    /** @param array<string, mixed> $more */
+    public static function dbal(string $driver, array $more = []): \Doctrine\DBAL\Connection
     {
-        return DriverManager::getConnection([
+        return DriverManager::getConnection($more + [
             'driver' => $driver, 'host' => getenv('PGHOST') ?: '127.0.0.1', 'port' => (int) (getenv('PGPORT') ?: 5432),
             'user' => getenv('PGUSER') ?: 'postgres', 'dbname' => self::name(),
         ]);

@@ -109,8 +109,11 @@ final class OrmTest extends DatabaseCase
         }
     }
 
-    public function testConflictAtCommit(): void
+    /** @dataProvider connections */
+    public function testConflictAtCommit(array $wrapper): void
     {
+        $this->dbal = self::dbal('pdo_pgsql', $wrapper);
+        $this->registry = new Registry($this->dbal);
         $this->look->exec("CREATE SEQUENCE tries; CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN IF nextval('tries') = 1 THEN RAISE SQLSTATE '40001'; END IF; RETURN NULL; END $$;
             CREATE CONSTRAINT TRIGGER conflict AFTER UPDATE ON account DEFERRABLE INITIALLY DEFERRED
@@ -122,6 +125,11 @@ final class OrmTest extends DatabaseCase
         } finally {
             $this->look->exec('DROP FUNCTION conflict CASCADE; DROP SEQUENCE tries');
         }
+    }
+
+    public function connections(): array
+    {
+        return ['as DBAL is' => [[]], 'one that counts down in any case' => [['wrapperClass' => CountsDown::class]]];
     }
 
     public function testWithoutTheRegistryItRunsOnce(): void
@@ -141,6 +149,20 @@ final class OrmTest extends DatabaseCase
         $this->paid($database, null, false);
         $own = $this->entities();
         self::assertSame(['replay', $own], [$this->paid($database, null, false)->outcome, $this->entities()]);
+    }
+}
+
+/** Its transaction has ended, also where COMMIT has failed. */
+final class CountsDown extends Dbal
+{
+    public function commit()
+    {
+        $level = $this->getTransactionNestingLevel();
+        try {
+            return parent::commit();
+        } finally {
+            (new \ReflectionProperty(Dbal::class, 'transactionNestingLevel'))->setValue($this, $level - 1);
+        }
     }
 }
 

@@ -65,6 +65,7 @@ final class DoctrineSession extends Session
     public function commit(float $within): void
     {
         $this->dbal->commit();
+        $this->hasWorked = false;
     }
 
     public function open(): self
@@ -77,7 +78,7 @@ final class DoctrineSession extends Session
 
     public function rollBack(float $within): void
     {
-        $hasWorked = $this->hasWorked && $this->dbal->isTransactionActive();
+        [$hasWorked, $this->hasWorked] = [$this->hasWorked, false];
         try {
             while ($this->dbal->isTransactionActive()) {
                 $this->dbal->rollBack();
