@@ -334,6 +334,30 @@ final class ReadmeTest extends DatabaseCase
         ], $logger->said);
     }
 
+    /**
+     * @testWith ["password=a secret"]
+     *           ["password=a secret=b"]
+     *           ["password='secret"]
+     *           ["postgresql://u:secret/b@h/d"]
+     *           ["postgresql://u:secret%@h/d"]
+     */
+    public function testSettingsThatCannotBeReadAreNotLogged(string $parameters): void
+    {
+        foreach ([Connection::pgsql($parameters), Connection::pdo("pgsql:$parameters")] as $database) {
+            $logger = new class extends \Psr\Log\AbstractLogger {
+                public string $said = '';
+
+                public function log($level, $message, array $context = []): void
+                {
+                    $this->said .= "$message {$context['exception']}";
+                }
+            };
+            $this->answers(['database' => $database, 'logger' => $logger, 'attempts' => 1], $this->request());
+            self::assertStringContainsString('the connection settings cannot be read', $logger->said);
+            self::assertStringNotContainsString('secret', $logger->said);
+        }
+    }
+
     public function testHeaderValuesThatAreNotUtf8(): void
     {
         $fields = ['X-Latin' => "caf\xe9", 'X-Utf8' => 'café', 'X-Two' => ["\xff", 'b']];

@@ -12,6 +12,8 @@ use Idempotency\Postgres\Error\DatabaseAway;
  */
 class Connection
 {
+    private const UNREADABLE = '/ connection (info string|option)|\bURI\b|percent-encoded|invalid port number/';
+
     private ?Session $session = null;
     private ?Session $listening = null;
 
@@ -121,6 +123,17 @@ class Connection
         if ($this->session?->isGone()) {
             $this->forget();
         }
-        return $this->session ??= Session::of(($this->connect)(max(2, (int) ceil($within))));
+        return $this->session ??= Session::of($this->connected(max(2, (int) ceil($within))));
+    }
+
+    /** Libpq's message about settings that it cannot read has a part of them, which may be one of the password. */
+    private function connected(int $limit): object
+    {
+        try {
+            return ($this->connect)($limit);
+        } catch (\Throwable $error) {
+            $isUnreadable = preg_match(self::UNREADABLE, $error->getMessage()) === 1;
+            throw $isUnreadable ? new DatabaseAway('the connection settings cannot be read') : $error;
+        }
     }
 }
