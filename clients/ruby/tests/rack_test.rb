@@ -125,6 +125,20 @@ class RackTest < Minitest::Test
     assert_equal "idempotency: unavailable: no end within 0.05 s\n", complained
   end
 
+  def test_settings_that_cannot_be_read_are_not_said
+    ["password=a secret", "password=a secret=b", "password='secret", "postgresql://u:secret/b@h/d", "postgresql://u:secret%@h/d"].each do |settings|
+      connect = proc do
+        PG.connect(settings)
+      rescue PG::Error
+        raise Idempotency::DatabaseAway # as ActiveRecord's error is one
+      end
+      away = Idempotency::Keys.new(Idempotency::Pg.new(&connect), principal: Idempotency::BEARER, attempts: 1)
+      app = Idempotency::Middleware.new(->(_) { flunk }, away.transactional)
+      _, complained = capture_io { assert_equal 503, app.call(env)[0] }
+      assert_equal "idempotency: unavailable: the connection settings cannot be read\n", complained
+    end
+  end
+
   def test_safe_methods_pass
     assert_equal 201, app.call(env("", "REQUEST_METHOD" => "GET").tap { |one| one.delete("HTTP_IDEMPOTENCY_KEY") })[0]
   end

@@ -56,11 +56,19 @@ module Idempotency
   # Failures of the database, whether ruby-pg reports them or ActiveRecord.
   module Failures
     NO_CONNECTION = %w[ActiveRecord::ConnectionNotEstablished ActiveRecord::ConnectionFailed].freeze
+    UNREADABLE = / connection (?:info string|option)|\bURI\b|percent-encoded|invalid port number/
 
     module_function
 
     # The error, its cause, the cause of that.
     def causes(error) = Enumerator.produce(error) { |one| one.cause || raise(StopIteration) }.to_a
+
+    # In a line, for a log. Libpq's message about settings that it cannot read has a part of them, which may be one of
+    # the password.
+    def reason_of(error)
+      reason = causes(error).grep(StandardError).last.message.lines.first.to_s.chomp
+      UNREADABLE.match?(reason) ? "the connection settings cannot be read" : reason
+    end
 
     # What ruby-pg has raised, within whatever errors: of ActiveRecord, of a template.
     def of_pg(error) = causes(error).find { |one| one.is_a?(PG::Error) }

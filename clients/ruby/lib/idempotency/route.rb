@@ -48,7 +48,7 @@ module Idempotency
       without_key = @concerned ? @options.missing_key : :pass unless @key
       without_key == :refuse ? refuse("missing_key") : with_body(without_key)
     rescue DatabaseAway => error
-      warn "idempotency: unavailable: #{Failures.causes(error).grep(StandardError).last.message.lines.first.to_s.chomp}"
+      warn "idempotency: unavailable: #{Failures.reason_of(error)}"
       refuse("unavailable", 1)
     end
 
