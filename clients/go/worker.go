@@ -280,6 +280,7 @@ func (s *Store[Tx]) settleWithin(q *claimRequest, c *claimed, sent time.Time,
 	var failure error // of the work
 	var verdict Verdict
 	for attempt := 1; ; attempt++ {
+		v.answer, verdict, failure = nil, 0, nil // not those of the run before
 		err = s.inTransaction(heart.ctx, 0, nil, func(ctx context.Context, tx Tx, clock *clock) (end, *Statement, error) {
 			clock.stop()
 			v.answer, verdict, failure = work(ctx, tx)
