@@ -7,7 +7,7 @@ import contextlib
 import json
 
 from .server import Worker
-from .support import Case
+from .support import Case, Wrong
 from .test_crashes import COMMIT
 from .waiting import unique, wait_until
 
@@ -318,8 +318,8 @@ class Leases(Workers):
             self.principal, self.scope = f"{self.principal}-{attempt}", self.scope_of("soon")
             try:
                 return self.check_kept_once(mode, conflict)
-            except AssertionError:
-                if attempt == 2:
+            except AssertionError as error:
+                if attempt == 2 or (mode == "transactional" and isinstance(error, Wrong)):
                     raise
 
     def check_kept_once(self, mode, conflict):
@@ -444,7 +444,7 @@ class Leased(Workers):
 class Late(Workers):
     """A handler that exceeds `handlerTimeout` has failed, whatever it returns."""
 
-    LIMIT_MS = 500
+    LIMIT_MS = 2000  # on a slow machine, the effect of leased work takes some of it
 
     def check_late(self, mode, effects):
         self.scope = self.scope_of("late")
