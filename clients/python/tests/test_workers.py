@@ -171,6 +171,29 @@ async def test_a_rejection(pool, sql, scope, queue, records):
     assert sql("SELECT count(*) FROM effect WHERE note = %s", scope) == [(0,)]
 
 
+async def test_a_conflict_after_the_lease(pool, scope, queue):
+    """The COMMIT takes longer than the lease: the work does not run again."""
+    runs = []
+
+    def handle(work):
+        runs.append(work.attempt)
+        own.stop()
+        work.client.execute("""
+            CREATE TEMP TABLE late ();
+            CREATE FUNCTION pg_temp.late() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+                PERFORM pg_sleep(0.7);
+                RAISE EXCEPTION SQLSTATE '40001';
+            END$$;
+            CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pg_temp.late();
+            INSERT INTO late DEFAULT VALUES
+        """)
+
+    queue("a")
+    own = worker(database(pool), scope, handle, lease=0.6, poll=0.05)
+    await finished(own)
+    assert runs == [2]
+
+
 async def test_what_a_handler_may_return(pool, scope, queue, records):
     def handle(work):
         own.stop()

@@ -53,11 +53,12 @@ class Heartbeat:
                 self._timer.cancel()
 
     def resume(self) -> None:
-        """`run` may be called again."""
+        """`run` may be called again, unless the lease has ended meanwhile."""
         with self._lock:
-            if self.stopped.is_set() and not self.lost.is_set():
-                self.stopped = threading.Event()  # a beat of the run before, which may be in flight, has its own
-                self._timer = self._after(max(0.0, self._until - now()), self._over)
+            if not self.stopped.is_set() or self.lost.is_set():
+                return
+            self.stopped = threading.Event()  # a beat of the run before, which may be in flight, has its own
+        self._over()
 
     def check(self) -> None:
         if self.lost.is_set():

@@ -152,6 +152,8 @@ class _InTransaction(_Leased):
                     raise
                 self._heart.resume()
                 await self._io.pause(0.02 * 2 ** (attempt - 1) * (0.5 + random.random()))
+                if self._heart.lost.is_set():  # during COMMIT or the pause
+                    raise
                 attempt += 1
 
     async def _fail_if_ours(self, result: Result) -> bool:
