@@ -40,6 +40,7 @@ using Drivers = testing::Types<Pqxx, Libpq>;
 TYPED_TEST_SUITE(Claims, Drivers);
 
 TYPED_TEST(Claims, work_is_done_once_and_its_answer_kept) {
+    this->rules.handler_timeout = Milliseconds::max();
     auto [first, answer] = this->run([&](auto& tx) { return this->pay(tx); });
     EXPECT_TRUE(first.execute());
     ASSERT_TRUE(answer);
@@ -242,6 +243,7 @@ TYPED_TEST(Claims, message_is_handled_once) {
 // ---- leased ----
 
 TYPED_TEST(Claims, leased_work_goes_on_from_its_recovery_point) {
+    this->rules.handler_timeout = Milliseconds::max();
     int steps = 0;
     const auto work = [&](bool whole) {
         return [&, whole](LeasedClaim<TypeParam> claim) {

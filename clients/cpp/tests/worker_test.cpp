@@ -123,6 +123,7 @@ TYPED_TEST(Workers, effects_commit_with_the_answer) {
 }
 
 TYPED_TEST(Workers, handler_that_returns_nothing_completes_without_a_status) {
+    this->options.handler_timeout = Milliseconds::max();
     const auto key = this->queue(), leased = this->queue();
     auto worker = Worker<TypeParam>::transactional(this->pool, this->options, this->pay());
     this->with(worker, [&] {

@@ -492,7 +492,7 @@ std::pair<Decision, std::optional<Answer>> leased(
     const auto longest =
         rules.handler_timeout.value_or(Milliseconds(contract::kDefaultLeasedHandlerTimeoutMs));
     const auto answer =
-        detail::run_held(state, Clock::now() + longest, [&](LeasedClaim<Driver> claim) {
+        detail::run_held(state, moment_after(longest), [&](LeasedClaim<Driver> claim) {
             if (on_execute) on_execute(decision);
             return work(std::move(claim));
         });

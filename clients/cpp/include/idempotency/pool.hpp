@@ -97,7 +97,7 @@ class Pool {
         // The borrower's own limit. Then its statement is cancelled, and the server ends its
         // transaction, whatever the borrower does.
         Watchdog::Guard give_up_after(std::chrono::milliseconds duration) {
-            return pool_.give_up_at(Clock::now() + duration, *connection_, late_);
+            return pool_.give_up_at(moment_after(duration), *connection_, late_);
         }
         bool late() const { return late_; }
 

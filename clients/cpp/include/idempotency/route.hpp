@@ -194,7 +194,7 @@ class Idempotent {
         // The exchange of a run that begins now.
         Exchange& begun(Exchange& exchange, int longest_ms) const {
             const auto longest = options_.handler_timeout.value_or(Milliseconds(longest_ms));
-            exchange.deadline = Clock::now() + longest;
+            exchange.deadline = moment_after(longest);
             return exchange;
         }
 

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -15,6 +16,11 @@
 namespace idempotency {
 
 using Clock = std::chrono::steady_clock;
+
+// Its count has no room for the longest of durations, so a longer one is a year.
+inline Clock::time_point moment_after(std::chrono::milliseconds duration) {
+    return Clock::now() + std::min<std::chrono::milliseconds>(duration, std::chrono::hours(8760));
+}
 
 // A thread that blocks all of the process's signals: other threads wait for those.
 template <typename Work>

@@ -291,7 +291,7 @@ class Worker {
         const Running running(*this, state.lease);
         Due due = detail::due_of(granted.row, state.lease);
         try {
-            detail::run_held(state, Clock::now() + options_.handler_timeout, [&](Claim claim) {
+            detail::run_held(state, moment_after(options_.handler_timeout), [&](Claim claim) {
                 due.request = detail::readable(granted.row.at(8));
                 due.state = state.found.state = detail::readable(granted.row.at(10));
                 return handler_(std::move(claim), std::as_const(due));
