@@ -67,6 +67,13 @@ abstract class DatabaseCase extends TestCase
         $this->key = bin2hex(random_bytes(8));
     }
 
+    /** PHPUnit keeps each test to the end, and its connections with it. */
+    protected function tearDown(): void
+    {
+        unset($this->look);
+        gc_collect_cycles();
+    }
+
     protected static function pay(object $connection, int $amount = 1): void
     {
         $sql = "INSERT INTO payment VALUES ('tenant', $amount)";

@@ -39,6 +39,12 @@ final class OrmTest extends DatabaseCase
         $this->registry = new Registry($this->dbal);
     }
 
+    protected function tearDown(): void
+    {
+        unset($this->dbal, $this->registry);
+        parent::tearDown();
+    }
+
     private function entities(): EntityManagerInterface
     {
         return $this->registry->getManager();
