@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'b4b0186285fc251f';
+    digest constant text := 'b1c282e9168ea9df';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1847,43 +1847,16 @@ BEGIN
     IF fault IS NOT NULL THEN PERFORM idempotency.refuse('unusable_policy', fault); END IF;
 END $$;
 COMMENT ON FUNCTION idempotency.check_usable IS 'refuses a policy with a value that idem_policy_set would not accept';
---; routine idempotency.ttl_of
--- The ttl of a policy.
-CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
-             idempotency.micros((p).max_ttl)) $$;
-COMMENT ON FUNCTION idempotency.ttl_of IS 'the ttl of a policy';
---; routine idempotency.retention_of
--- The retention of a policy.
-CREATE FUNCTION idempotency.retention_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)) $$;
-COMMENT ON FUNCTION idempotency.retention_of IS 'the retention of a policy';
---; routine idempotency.lease_of
--- The lease of a policy.
-CREATE FUNCTION idempotency.lease_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)),
-             idempotency.micros((p).max_lease)) $$;
-COMMENT ON FUNCTION idempotency.lease_of IS 'the lease of a policy';
---; routine idempotency.body_limit_of
--- The largest body of a policy.
-CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)) $$;
-COMMENT ON FUNCTION idempotency.body_limit_of IS 'the largest body of a policy';
---; routine idempotency.wait_of
--- The wait of a policy.
-CREATE FUNCTION idempotency.wait_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)) $$;
-COMMENT ON FUNCTION idempotency.wait_of IS 'the wait of a policy';
 --; routine idempotency.values_of
 -- A policy with the values that count: an option left open is that of the setting, or the default.
 CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force LANGUAGE sql STABLE AS $$
 SELECT ROW(
-    idempotency.ttl_of(p),
-    idempotency.retention_of(p),
+    least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)), idempotency.micros((p).max_ttl)),
+    coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)),
     coalesce(idempotency.micros((p).max_ttl), 9223372036854775807),
-    idempotency.lease_of(p),
+    least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)), idempotency.micros((p).max_lease)),
     coalesce(idempotency.micros((p).max_lease), 9223372036854775807),
-    idempotency.wait_of(p),
+    coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)),
     coalesce((p).max_attempts, 0),
     coalesce(idempotency.micros((p).retry_base), 1000000),
     coalesce(idempotency.micros((p).retry_cap), 300000000),
@@ -1897,7 +1870,7 @@ SELECT ROW(
     coalesce(idempotency.micros((p).unknown_retry_after), 60000000),
     coalesce(idempotency.micros((p).abandon_after), 0),
     coalesce((p).on_abandon, 'unknown'),
-    idempotency.body_limit_of(p),
+    coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)),
     coalesce((p).on_large_body, 'error'),
     (p).fingerprint_fields,
     (p).exclude_fields,
@@ -1931,10 +1904,13 @@ COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy tha
 --; routine idempotency.terms_of
 -- The terms of a first attempt.
 CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms LANGUAGE sql STABLE AS $$
-SELECT ROW(idempotency.ttl_of(p), idempotency.retention_of(p), idempotency.lease_of(p), idempotency.body_limit_of(p),
-           coalesce((p).on_large_body = 'omit', false),
-           CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END
-       )::idempotency.terms $$;
+SELECT ROW(
+    least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)), idempotency.micros((p).max_ttl)),
+    coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)),
+    least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)), idempotency.micros((p).max_lease)),
+    coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)),
+    coalesce((p).on_large_body = 'omit', false),
+    CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END)::idempotency.terms $$;
 COMMENT ON FUNCTION idempotency.terms_of IS 'the terms of a first attempt';
 --; routine idempotency.policy_row
 -- The policy of a scope; null: none. Volatile: it reads what is committed now, also after a wait for the

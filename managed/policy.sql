@@ -65,28 +65,6 @@ BEGIN
     IF fault IS NOT NULL THEN PERFORM idempotency.refuse('unusable_policy', fault); END IF;
 END $$;
 
--- The ttl of a policy.
-CREATE FUNCTION idempotency.ttl_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT least(coalesce(idempotency.micros((p).ttl), idempotency.setting('idempotency.default_ttl', 1000000, 86400000000)),
-             idempotency.micros((p).max_ttl)) $$;
-
--- The retention of a policy.
-CREATE FUNCTION idempotency.retention_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT coalesce(idempotency.micros((p).retention), idempotency.setting('idempotency.default_retention', 1000000, 0)) $$;
-
--- The lease of a policy.
-CREATE FUNCTION idempotency.lease_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT least(coalesce(idempotency.micros((p).lease), idempotency.setting('idempotency.default_lease', 1000, 60000000)),
-             idempotency.micros((p).max_lease)) $$;
-
--- The largest body of a policy.
-CREATE FUNCTION idempotency.body_limit_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT coalesce((p).max_body_bytes, idempotency.setting('idempotency.max_body_bytes', 1, 4194304)) $$;
-
--- The wait of a policy.
-CREATE FUNCTION idempotency.wait_of(p idempotency.policy) RETURNS bigint LANGUAGE sql STABLE AS $$
-SELECT coalesce(idempotency.micros((p).wait), idempotency.setting('idempotency.default_wait', 1000, 0)) $$;
-
 -- A policy with the values that count: an option left open is that of the setting, or the default.
 CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force LANGUAGE sql STABLE AS $$
 SELECT ROW(
@@ -109,10 +87,10 @@ SELECT 1 FROM idempotency.policy p
 
 -- The terms of a first attempt.
 CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms LANGUAGE sql STABLE AS $$
-SELECT ROW(idempotency.ttl_of(p), idempotency.retention_of(p), idempotency.lease_of(p), idempotency.body_limit_of(p),
-           coalesce((p).on_large_body = 'omit', false),
-           CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END
-       )::idempotency.terms $$;
+SELECT ROW(
+    /*TERMS_IN_FORCE*/,
+    coalesce((p).on_large_body = 'omit', false),
+    CASE WHEN (p).on_lease_expiry = 'unknown' THEN 'u' WHEN (p).max_attempts = 1 THEN 'x' ELSE 't' END)::idempotency.terms $$;
 
 -- The policy of a scope; null: none. Volatile: it reads what is committed now, also after a wait for the
 -- table.
