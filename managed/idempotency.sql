@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'b1c282e9168ea9df';
+    digest constant text := '9bd1871a8c249232';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -2850,28 +2850,6 @@ EXCEPTION
         RETURN false;
 END $$;
 COMMENT ON FUNCTION idempotency.wait_for_lock IS 'waits for the lock of a key';
---; routine idempotency.require_newest
--- Refuses to answer from an old version of a record. A fixed snapshot may see an old version of a record, or
--- none. PostgreSQL raises 40001 for a lock on a version that is not the last, and for a row with the key of
--- one that the snapshot does not see. The savepoint of the block gives lock and row back.
-CREATE FUNCTION idempotency.require_newest(key text, scope text, principal text, absent boolean) RETURNS void
-    LANGUAGE plpgsql AS $$
-BEGIN
-    IF NOT idempotency.snapshot_is_fixed() THEN
-        RETURN;
-    ELSIF absent THEN
-        INSERT INTO idempotency.record (key, scope, principal, status, attempt, token, lease_us, created_at, claimed_at,
-                                        expires_at, retained_until)
-        VALUES (key, scope, principal, 'c', 1, 1, 1, now(), now(), now(), now()) ON CONFLICT DO NOTHING;
-    ELSE
-        PERFORM FROM idempotency.record t WHERE t.key = require_newest.key AND t.scope = require_newest.scope
-                                            AND t.principal = require_newest.principal FOR SHARE SKIP LOCKED;
-    END IF;
-    RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'lock and row are given back';
-EXCEPTION WHEN SQLSTATE 'ID000' THEN
-    RETURN;
-END $$;
-COMMENT ON FUNCTION idempotency.require_newest IS 'refuses to answer from an old version of a record';
 --; routine idempotency.snapshot_is_fixed
 -- Whether the transaction has one snapshot for all statements.
 CREATE FUNCTION idempotency.snapshot_is_fixed() RETURNS boolean
@@ -2887,16 +2865,29 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.locked_record IS 'the newest version of a record, after its lock';
 --; routine idempotency.newest_record
--- The newest version of a record. The record, for a caller that has the lock of its key.
+-- The newest version of a record; an error if there may be a newer one. A fixed snapshot may see an old version,
+-- or none. PostgreSQL raises 40001 for a lock on a version that is not the last, and for a row with the key of
+-- one that the snapshot does not see. The savepoint of the block gives lock and row back.
 CREATE FUNCTION idempotency.newest_record(key text, scope text, principal text) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
 DECLARE
     r constant idempotency.record := idempotency.record_of(key, scope, principal);
 BEGIN
-    PERFORM idempotency.require_newest(key, scope, principal, r.token IS NULL);
+    IF NOT idempotency.snapshot_is_fixed() THEN
+        RETURN r;
+    ELSIF r.token IS NULL THEN
+        INSERT INTO idempotency.record (key, scope, principal, status, attempt, token, lease_us, created_at, claimed_at,
+                                        expires_at, retained_until)
+        VALUES (key, scope, principal, 'c', 1, 1, 1, now(), now(), now(), now()) ON CONFLICT DO NOTHING;
+    ELSE
+        PERFORM FROM idempotency.record t
+          WHERE (t.key, t.scope, t.principal) = (r.key, r.scope, r.principal) FOR SHARE SKIP LOCKED;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'ID000', MESSAGE = 'lock and row are given back';
+EXCEPTION WHEN SQLSTATE 'ID000' THEN
     RETURN r;
 END $$;
-COMMENT ON FUNCTION idempotency.newest_record IS 'the newest version of a record';
+COMMENT ON FUNCTION idempotency.newest_record IS 'the newest version of a record; an error if there may be a newer one';
 --; routine idempotency.answer
 ---- the answer ----
 
@@ -2955,7 +2946,7 @@ BEGIN
             reason := 'held';
             r := NULL;
         ELSE
-            PERFORM idempotency.require_newest(q.key, q.scope, q.principal, false);
+            IF idempotency.snapshot_is_fixed() THEN PERFORM idempotency.newest_record(q.key, q.scope, q.principal); END IF;
             IF reason <> 'leased' THEN RETURN; END IF;
         END IF;
         IF left_us <= 0 OR gave_way THEN RETURN; END IF;
