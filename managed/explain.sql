@@ -8,48 +8,41 @@ DECLARE
     p idempotency.policy := idempotency.policy_row(scope);
     v idempotency.in_force := idempotency.values_of(p);
     given jsonb := jsonb_strip_nulls(to_jsonb(p));
-    spans jsonb := to_jsonb(v);
-    settings constant jsonb := '{"ttl": "default_ttl", "retention": "default_retention", "lease": "default_lease",
-        "wait": "default_wait", "max_body_bytes": "max_body_bytes"}';
-    speakers jsonb;
+    known jsonb;  -- by option: its value, source and origin
     said record;
 BEGIN
     PERFORM idempotency.check_usable(p);
-    SELECT jsonb_object_agg(o, CASE WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
-                                    WHEN settings ? o THEN jsonb_build_array('setting', 'idempotency.' || (settings ->> o))
-                                    ELSE '["default", null]' END)
-      INTO speakers FROM jsonb_object_keys(spans) o;
-    FOR said IN SELECT * FROM (VALUES ('ttl', ttl, 'max_ttl'), ('lease', lease, 'max_lease'), ('wait', wait, NULL)) a (o, us, cap) LOOP
+    SELECT jsonb_object_agg(o, jsonb_build_array(x) || CASE
+               WHEN given ? o THEN jsonb_build_array('policy', p.scope_pattern)
+               WHEN o IN ('ttl', 'retention', 'lease', 'wait') THEN jsonb_build_array('setting', 'idempotency.default_' || o)
+               WHEN o = 'max_body_bytes' THEN '["setting", "idempotency.max_body_bytes"]' ELSE '["default", null]' END)
+      INTO known FROM jsonb_each(to_jsonb(v)) e (o, x);
+    FOR said IN SELECT * FROM (VALUES ('ttl', ttl, v.max_ttl), ('lease', lease, v.max_lease), ('wait', wait, NULL)) a (o, us, cap) LOOP
         IF said.us IS NOT NULL THEN
-            spans := jsonb_set(spans, ARRAY[said.o], to_jsonb(said.us));
-            speakers := jsonb_set(speakers, ARRAY[said.o], '["argument", null]');
+            known := jsonb_set(known, ARRAY[said.o], jsonb_build_array(said.us, 'argument', NULL));
         END IF;
-        IF said.cap IS NOT NULL AND NOT (given ? said.o AND said.us IS NULL) AND (spans ->> said.cap)::bigint < 9223372036854775807
-           AND (spans ->> said.o)::bigint >= (spans ->> said.cap)::bigint + (said.us IS NOT NULL)::integer THEN
-            spans := jsonb_set(spans, ARRAY[said.o], spans -> said.cap);
-            speakers := jsonb_set(speakers, ARRAY[said.o], speakers -> said.cap);
+        IF NOT (given ? said.o AND said.us IS NULL) AND said.cap < 9223372036854775807
+           AND (known -> said.o ->> 0)::bigint >= said.cap + (said.us IS NOT NULL)::integer THEN
+            known := jsonb_set(known, ARRAY[said.o], known -> ('max_' || said.o));
         END IF;
     END LOOP;
-    FOR said IN SELECT * FROM (VALUES ('retention'), ('derive_window')) a (o) LOOP
-        IF (said.o = 'retention' AND (spans ->> 'retention')::bigint < (spans ->> 'ttl')::bigint)
-           OR (said.o = 'derive_window' AND spans ->> 'derive_window' = '0') THEN
-            spans := jsonb_set(spans, ARRAY[said.o], spans -> 'ttl');
-            speakers := jsonb_set(speakers, ARRAY[said.o], speakers -> 'ttl');
-        END IF;
+    FOR said IN SELECT a.o FROM (VALUES ('retention', v.retention < (known -> 'ttl' ->> 0)::bigint),
+                                        ('derive_window', v.derive_window = 0)) a (o, is_ttl) WHERE a.is_ttl LOOP
+        known := jsonb_set(known, ARRAY[said.o], known -> 'ttl');
     END LOOP;
     RETURN QUERY
     SELECT o.option, o.type,
-           CASE WHEN o.option IN ('abandon_after', 'max_attempts', 'max_open_claims') AND spans ->> o.option = '0'
-                     OR o.option IN ('max_ttl', 'max_lease') AND spans ->> o.option = '9223372036854775807' THEN NULL
-                WHEN o.type = 'span' THEN idempotency.days((spans ->> o.option)::bigint)::text
+           CASE WHEN o.option IN ('abandon_after', 'max_attempts', 'max_open_claims') AND k.value = '0'
+                     OR o.option IN ('max_ttl', 'max_lease') AND k.value = '9223372036854775807' THEN NULL
+                WHEN o.type = 'span' THEN idempotency.days(k.value::bigint)::text
                 WHEN o.option = 'fingerprint_fields' THEN v.fingerprint_fields::text
                 WHEN o.option = 'exclude_fields' THEN coalesce(v.exclude_fields, '{}')::text
                 WHEN o.option = 'drop_headers' THEN coalesce(v.drop_headers, /*DROPPED_HEADERS*/)::text
                 WHEN o.option = 'final_errors' THEN v.final_errors::text
                 WHEN o.type = 'map' THEN coalesce(v.error_statuses, '{}')::text
-                ELSE spans ->> o.option END,
-           speakers -> o.option ->> 0, speakers -> o.option ->> 1
-      FROM idempotency.policy_options() o;
+                ELSE k.value END,
+           known -> o.option ->> 1, known -> o.option ->> 2
+      FROM idempotency.policy_options() o, LATERAL (SELECT known -> o.option ->> 0) k (value);
 END $$;
 
 --: idem_staff_policy plpgsql definer
@@ -155,12 +148,8 @@ DECLARE
     holder jsonb;
     request_seen jsonb;
     parts jsonb;
-    lease_seen jsonb;
     no_request boolean;
     notes text[];
-    status "char";
-    pause bigint;
-    own boolean;
 BEGIN
     PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
     q := idempotency.question_of('idem_explain()', key COLLATE "C", scope, principal, NULL, ttl, wait, false, lease, NULL, request,
@@ -176,7 +165,6 @@ BEGIN
        AND l.granted AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
     r := idempotency.record_of(q.key, q.scope, q.principal);
     at := clock_timestamp();
-    own := idempotency.is_own_claim(r);
     PERFORM idempotency.check_readable(r);
     IF r.fingerprint IS NOT NULL AND q.fingerprint IS NOT NULL THEN
         same := idempotency.same_request(r, q, p);
@@ -192,7 +180,7 @@ BEGIN
        AND other.virtualtransaction IS NOT NULL THEN
         reason := 'held';
     END IF;
-    IF own THEN
+    IF idempotency.is_own_claim(r) THEN
         holder := '{"kind": "this_transaction"}' || jsonb_build_object('pid', pg_backend_pid())
                   || idempotency.activity_of(pg_backend_pid());
     ELSIF other.virtualtransaction IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid() THEN
@@ -205,7 +193,6 @@ BEGIN
         holder := jsonb_build_object('kind', 'session', 'pid', r.backend_pid) || idempotency.activity_of(r.backend_pid);
     END IF;
     IF r.token IS NOT NULL THEN
-        status := idempotency.status_by(r, p, at);
         request_seen := jsonb_strip_nulls(jsonb_build_object('same', same, 'not_comparable', incomparable,
             'stored', r.request IS NOT NULL, 'counted', to_jsonb(r.counted), 'left_out', to_jsonb(r.excluded)));
         IF (NOT same OR incomparable IS NOT NULL) AND r.request IS NOT NULL AND request IS NOT NULL THEN
@@ -217,14 +204,6 @@ BEGIN
             request_seen := request_seen || jsonb_build_object('differ', jsonb_path_query_array(parts, '$[0 to 19]'),
                                                                'more', jsonb_array_length(parts) > 20);
         END IF;
-        IF r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN
-            lease_seen := jsonb_strip_nulls(jsonb_build_object('seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
-                'left', idempotency.seconds(idempotency.since(r.lease_until, at)),
-                'overdue', idempotency.seconds(idempotency.since(at, r.lease_until)), 'held', r.backend_pid IS NOT NULL,
-                'session_lives', CASE WHEN r.backend_pid IS NOT NULL AND NOT standby
-                                      THEN NOT idempotency.session_gone(r.backend_pid, r.backend_start) END,
-                'given_up_at', idempotency.given_up_at(r, p)));
-        END IF;
     END IF;
     no_request := q.fingerprint IS NULL AND incomparable IS NULL;
     notes := ARRAY(SELECT m.message FROM unnest(ARRAY[
@@ -235,17 +214,24 @@ BEGIN
         CASE WHEN no_request AND p.fingerprint_required THEN 'note_required' END,
         CASE WHEN idempotency.outcome_of(reason) = 'in_progress' AND reason <> 'own_claim' AND q.wait > 0 THEN 'note_wait' END
         ]) WITH ORDINALITY n (word, place) JOIN idempotency.messages() m USING (word) ORDER BY n.place);
-    pause := idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, idempotency.execution_of(reason),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
-            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, status, idempotency.due_at(r, p)) END, lease_seen, holder, request_seen,
+            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, idempotency.status_by(r, p, at), idempotency.due_at(r, p)) END,
+            CASE WHEN r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
+                'seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
+                'left', idempotency.seconds(idempotency.since(r.lease_until, at)),
+                'overdue', idempotency.seconds(idempotency.since(at, r.lease_until)), 'held', r.backend_pid IS NOT NULL,
+                'session_lives', CASE WHEN r.backend_pid IS NOT NULL AND NOT standby
+                                      THEN NOT idempotency.session_gone(r.backend_pid, r.backend_start) END,
+                'given_up_at', idempotency.given_up_at(r, p))) END, holder, request_seen,
             (SELECT jsonb_object_agg(o.option, jsonb_strip_nulls(jsonb_build_object('value',
                         CASE WHEN o.kind IN ('flag', 'number') THEN o.value::jsonb ELSE to_jsonb(o.value) END,
                         'source', o.source, 'origin', o.origin)))
                FROM idempotency.options(q.scope, idempotency.micros(explain.ttl),
                     idempotency.micros(explain.lease), idempotency.micros(explain.wait)) o),
             notes, standby, at, NULL::text)::@extschema@.idem_explanation
-      FROM idempotency.reasons() x WHERE x.word = reason;
+      FROM idempotency.reasons() x, idempotency.retry_after(reason, r.lease_until, r.next_attempt_at, at, p.unknown_retry_after) pause
+     WHERE x.word = reason;
 END $$;
 
 -- The same for operators, who do not own the records.
