@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'c0820c86681be406';
+    digest constant text := '101e9a11814484e3';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -4172,24 +4172,21 @@ CREATE FUNCTION idempotency.with_scope(list jsonb, word text, scope text, record
     RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     entry jsonb := jsonb_build_object('scope', scope) || idempotency.why_left(word, scope);
-    old constant jsonb := (SELECT e FROM jsonb_array_elements(list) e WHERE e - '{records,attempts}'::text[] = entry);
+    place constant bigint := (SELECT n - 1 FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n)
+                               WHERE e - '{records,attempts}'::text[] = entry);
 BEGIN
-    entry := entry || jsonb_build_object('records', idempotency.count_of(old, 'records') + records)
+    entry := entry || jsonb_build_object('records', idempotency.count_of(list -> place::integer, 'records') + records)
              || CASE WHEN attempts IS NULL THEN '{}' ELSE jsonb_build_object('attempts', attempts) END;
-    IF old IS NOT NULL THEN
-        RETURN (SELECT jsonb_agg(CASE e WHEN old THEN entry ELSE e END ORDER BY n)
-                  FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n));
-    END IF;
-    RETURN CASE WHEN jsonb_array_length(list) < 100 OR attempts IS NOT NULL THEN list || entry ELSE list END;
+    RETURN CASE WHEN place IS NOT NULL THEN jsonb_set(list, ARRAY[place::text], entry)
+                WHEN jsonb_array_length(list) < 100 OR attempts IS NOT NULL THEN list || entry ELSE list END;
 END $$;
 COMMENT ON FUNCTION idempotency.with_scope IS 'a list of scopes with more records of one, or with its attempts';
 --; routine idempotency.why_left
 -- Why a record is left.
 CREATE FUNCTION idempotency.why_left(word text, scope text) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN word <> 'closed' THEN jsonb_build_object('why', word)
-            WHEN idempotency.unusable_column(p) IS NOT NULL THEN jsonb_build_object('invalid', idempotency.unusable_column(p))
-            ELSE jsonb_build_object('role', p.allowed_role) END
-  FROM idempotency.policy_row(scope) p $$;
+            WHEN invalid IS NOT NULL THEN jsonb_build_object('invalid', invalid) ELSE jsonb_build_object('role', p.allowed_role) END
+  FROM idempotency.policy_row(scope) p, idempotency.unusable_column(p) invalid $$;
 COMMENT ON FUNCTION idempotency.why_left IS 'why a record is left';
 --; routine idempotency.check_resolve_all
 -- Checks the arguments of idem_resolve_all.
@@ -4212,22 +4209,6 @@ CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LA
 SELECT idempotency.check_given('batch_size', batch_size IS NOT NULL),
        idempotency.check_number(batch_size, 'batch_size', 1, 10000) $$;
 COMMENT ON FUNCTION idempotency.check_batch_size IS 'checks the size of a batch';
---; routine idempotency.tell_what_is_left
--- Tells which records of many were left.
-CREATE FUNCTION idempotency.tell_what_is_left(t jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    n record := idempotency.found_of(t);
-BEGIN
-    IF n.closed > 0 THEN
-        PERFORM idempotency.tell(CASE n.closed WHEN 1 THEN 'one_closed' ELSE 'some_closed' END, n.closed::text);
-    END IF;
-    IF n.undecided > 0 THEN
-        PERFORM idempotency.tell(CASE n.undecided WHEN 1 THEN 'one_undecided' ELSE 'some_undecided' END, n.undecided::text,
-            idempotency.count_of(t, 'no_key')::text, idempotency.count_of(t, 'too_large')::text);
-    END IF;
-END $$;
-COMMENT ON FUNCTION idempotency.tell_what_is_left IS 'tells which records of many were left';
 --; routine idempotency.found_of
 -- Counts as a row.
 CREATE FUNCTION idempotency.found_of(t jsonb, OUT done bigint, OUT running bigint, OUT running_keys jsonb, OUT closed bigint,
@@ -4237,6 +4218,16 @@ SELECT idempotency.count_of(t, 'done'), idempotency.count_of(t, 'running'), t ->
        idempotency.count_of(t, 'closed'), t -> 'closed_scopes',
        idempotency.count_of(t, 'too_large') + idempotency.count_of(t, 'no_key'), t -> 'undecided_scopes' $$;
 COMMENT ON FUNCTION idempotency.found_of IS 'counts as a row';
+--; routine idempotency.tell_what_is_left
+-- Tells which records of many were left.
+CREATE FUNCTION idempotency.tell_what_is_left(t jsonb) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT idempotency.tell(CASE f.closed WHEN 1 THEN 'one_closed' ELSE 'some_closed' END, f.closed::text)
+  FROM idempotency.found_of(t) f WHERE f.closed > 0;
+SELECT idempotency.tell(CASE f.undecided WHEN 1 THEN 'one_undecided' ELSE 'some_undecided' END, f.undecided::text,
+                        idempotency.count_of(t, 'no_key')::text, idempotency.count_of(t, 'too_large')::text)
+  FROM idempotency.found_of(t) f WHERE f.undecided > 0 $$;
+COMMENT ON FUNCTION idempotency.tell_what_is_left IS 'tells which records of many were left';
 --; routine idempotency.forget_history
 -- What is left of a principal's history: of keys whose records are gone, and of running ones. Not of
 -- closed scopes. And a line of the audit without its name.

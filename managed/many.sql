@@ -49,23 +49,20 @@ CREATE FUNCTION idempotency.with_scope(list jsonb, word text, scope text, record
     RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     entry jsonb := jsonb_build_object('scope', scope) || idempotency.why_left(word, scope);
-    old constant jsonb := (SELECT e FROM jsonb_array_elements(list) e WHERE e - '{records,attempts}'::text[] = entry);
+    place constant bigint := (SELECT n - 1 FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n)
+                               WHERE e - '{records,attempts}'::text[] = entry);
 BEGIN
-    entry := entry || jsonb_build_object('records', idempotency.count_of(old, 'records') + records)
+    entry := entry || jsonb_build_object('records', idempotency.count_of(list -> place::integer, 'records') + records)
              || CASE WHEN attempts IS NULL THEN '{}' ELSE jsonb_build_object('attempts', attempts) END;
-    IF old IS NOT NULL THEN
-        RETURN (SELECT jsonb_agg(CASE e WHEN old THEN entry ELSE e END ORDER BY n)
-                  FROM jsonb_array_elements(list) WITH ORDINALITY l (e, n));
-    END IF;
-    RETURN CASE WHEN jsonb_array_length(list) < 100 OR attempts IS NOT NULL THEN list || entry ELSE list END;
+    RETURN CASE WHEN place IS NOT NULL THEN jsonb_set(list, ARRAY[place::text], entry)
+                WHEN jsonb_array_length(list) < 100 OR attempts IS NOT NULL THEN list || entry ELSE list END;
 END $$;
 
 -- Why a record is left.
 CREATE FUNCTION idempotency.why_left(word text, scope text) RETURNS jsonb LANGUAGE sql STABLE AS $$
 SELECT CASE WHEN word <> 'closed' THEN jsonb_build_object('why', word)
-            WHEN idempotency.unusable_column(p) IS NOT NULL THEN jsonb_build_object('invalid', idempotency.unusable_column(p))
-            ELSE jsonb_build_object('role', p.allowed_role) END
-  FROM idempotency.policy_row(scope) p $$;
+            WHEN invalid IS NOT NULL THEN jsonb_build_object('invalid', invalid) ELSE jsonb_build_object('role', p.allowed_role) END
+  FROM idempotency.policy_row(scope) p, idempotency.unusable_column(p) invalid $$;
 
 -- Checks the arguments of idem_resolve_all.
 CREATE FUNCTION idempotency.check_resolve_all(action text, status_code integer, body text, headers jsonb, error text, reason text,
@@ -86,20 +83,22 @@ CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LA
 SELECT idempotency.check_given('batch_size', batch_size IS NOT NULL),
        idempotency.check_number(batch_size, 'batch_size', 1, 10000) $$;
 
+-- Counts as a row.
+CREATE FUNCTION idempotency.found_of(t jsonb, OUT done bigint, OUT running bigint, OUT running_keys jsonb, OUT closed bigint,
+                                     OUT closed_scopes jsonb, OUT undecided bigint, OUT undecided_scopes jsonb)
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT idempotency.count_of(t, 'done'), idempotency.count_of(t, 'running'), t -> 'running_keys',
+       idempotency.count_of(t, 'closed'), t -> 'closed_scopes',
+       idempotency.count_of(t, 'too_large') + idempotency.count_of(t, 'no_key'), t -> 'undecided_scopes' $$;
+
 -- Tells which records of many were left.
 CREATE FUNCTION idempotency.tell_what_is_left(t jsonb) RETURNS void
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    n record := idempotency.found_of(t);
-BEGIN
-    IF n.closed > 0 THEN
-        PERFORM idempotency.tell(CASE n.closed WHEN 1 THEN 'one_closed' ELSE 'some_closed' END, n.closed::text);
-    END IF;
-    IF n.undecided > 0 THEN
-        PERFORM idempotency.tell(CASE n.undecided WHEN 1 THEN 'one_undecided' ELSE 'some_undecided' END, n.undecided::text,
-            idempotency.count_of(t, 'no_key')::text, idempotency.count_of(t, 'too_large')::text);
-    END IF;
-END $$;
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+SELECT idempotency.tell(CASE f.closed WHEN 1 THEN 'one_closed' ELSE 'some_closed' END, f.closed::text)
+  FROM idempotency.found_of(t) f WHERE f.closed > 0;
+SELECT idempotency.tell(CASE f.undecided WHEN 1 THEN 'one_undecided' ELSE 'some_undecided' END, f.undecided::text,
+                        idempotency.count_of(t, 'no_key')::text, idempotency.count_of(t, 'too_large')::text)
+  FROM idempotency.found_of(t) f WHERE f.undecided > 0 $$;
 
 --: idem_operator_resolve_all plpgsql caller
 DECLARE
@@ -124,14 +123,6 @@ BEGIN
     SELECT f.* INTO resolved, running, running_keys, closed, closed_scopes, undecided, undecided_scopes
       FROM idempotency.found_of(t) f;
 END
-
--- Counts as a row.
-CREATE FUNCTION idempotency.found_of(t jsonb, OUT done bigint, OUT running bigint, OUT running_keys jsonb, OUT closed bigint,
-                                     OUT closed_scopes jsonb, OUT undecided bigint, OUT undecided_scopes jsonb)
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-SELECT idempotency.count_of(t, 'done'), idempotency.count_of(t, 'running'), t -> 'running_keys',
-       idempotency.count_of(t, 'closed'), t -> 'closed_scopes',
-       idempotency.count_of(t, 'too_large') + idempotency.count_of(t, 'no_key'), t -> 'undecided_scopes' $$;
 
 -- What is left of a principal's history: of keys whose records are gone, and of running ones. Not of
 -- closed scopes. And a line of the audit without its name.
