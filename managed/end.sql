@@ -152,8 +152,7 @@ END $$;
 
 -- Removes the end of an attempt that was undone.
 CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void LANGUAGE sql AS $$
-DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope AND a.principal = (r).principal
-                                    AND a.token = (r).token $$;
+DELETE FROM idempotency.attempt a WHERE (a.key, a.scope, a.principal, a.token) = ((r).key, (r).scope, (r).principal, (r).token) $$;
 
 ---- whose claim it is ----
 
@@ -207,15 +206,12 @@ CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, princ
     reference text DEFAULT NULL, ttl bigint DEFAULT NULL, retry_after bigint DEFAULT NULL, uncertain boolean DEFAULT false,
     of_operation boolean DEFAULT false) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    p idempotency.in_force;
-    claim record;
-    r idempotency.record;
+    claim constant record := idempotency.find_claim(function, key, scope, principal, token);
+    p constant idempotency.in_force := claim.p;
+    r idempotency.record := claim.r;
     ends_as "char";
     longest bigint;
 BEGIN
-    claim := idempotency.find_claim(function, key, scope, principal, token);
-    p := claim.p;
-    r := claim.r;
     IF claim.open AND r.open_claim = 'r' AND NOT of_operation THEN
         PERFORM idempotency.refuse('own_operation');
     ELSIF claim.ended OR (r.status = 'u' AND (how = 'unknown' OR uncertain)) THEN

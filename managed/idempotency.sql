@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '101e9a11814484e3';
+    digest constant text := 'c38b2fb6b170ab86';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3517,8 +3517,7 @@ COMMENT ON FUNCTION idempotency.keep_attempt IS 'writes how an attempt ended, wh
 --; routine idempotency.take_back_attempt
 -- Removes the end of an attempt that was undone.
 CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void LANGUAGE sql AS $$
-DELETE FROM idempotency.attempt a WHERE a.key = (r).key AND a.scope = (r).scope AND a.principal = (r).principal
-                                    AND a.token = (r).token $$;
+DELETE FROM idempotency.attempt a WHERE (a.key, a.scope, a.principal, a.token) = ((r).key, (r).scope, (r).principal, (r).token) $$;
 COMMENT ON FUNCTION idempotency.take_back_attempt IS 'removes the end of an attempt that was undone';
 --; routine idempotency.find_claim
 ---- whose claim it is ----
@@ -3575,15 +3574,12 @@ CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, princ
     reference text DEFAULT NULL, ttl bigint DEFAULT NULL, retry_after bigint DEFAULT NULL, uncertain boolean DEFAULT false,
     of_operation boolean DEFAULT false) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    p idempotency.in_force;
-    claim record;
-    r idempotency.record;
+    claim constant record := idempotency.find_claim(function, key, scope, principal, token);
+    p constant idempotency.in_force := claim.p;
+    r idempotency.record := claim.r;
     ends_as "char";
     longest bigint;
 BEGIN
-    claim := idempotency.find_claim(function, key, scope, principal, token);
-    p := claim.p;
-    r := claim.r;
     IF claim.open AND r.open_claim = 'r' AND NOT of_operation THEN
         PERFORM idempotency.refuse('own_operation');
     ELSIF claim.ended OR (r.status = 'u' AND (how = 'unknown' OR uncertain)) THEN
@@ -4109,9 +4105,8 @@ COMMENT ON FUNCTION idempotency.sweep_aged IS 'removes expired attempts and deci
 -- it.
 CREATE FUNCTION idempotency.link_and_log() RETURNS void LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
-    done record;
+    done constant record := idempotency.link_decisions(10000, coalesce(idempotency.fixed_setting('log_audit'), 'on')::boolean);
 BEGIN
-    done := idempotency.link_decisions(10000, coalesce(idempotency.fixed_setting('log_audit'), 'on')::boolean);
     -- A crash must not take back a link that is logged.
     IF done.linked > 0 AND current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
     IF done.log_number IS NOT NULL THEN RAISE LOG 'idempotency: audit=%:%', done.log_number, done.log_link; END IF;
@@ -5414,12 +5409,10 @@ CREATE FUNCTION @extschema@.idem_await_claims(principal text, at_most interval D
 -- Every claim locks the table for writing from its grant on.
 DECLARE
     until timestamptz;
-    span bigint;
     open bigint;
 BEGIN
     PERFORM idempotency.check_writable('idem_await_claims()'), idempotency.check_name(principal COLLATE "C", 'principal');
-    span := coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0);
-    until := idempotency.after(clock_timestamp(), span);
+    until := idempotency.after(clock_timestamp(), coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0));
     LOOP
         SELECT count(DISTINCT coalesce(l.pid::text, l.virtualtransaction)) INTO open FROM pg_locks l
          WHERE l.locktype = 'relation' AND l.relation = 'idempotency.record'::regclass AND l.granted
@@ -5636,11 +5629,9 @@ CREATE FUNCTION @extschema@.idem_policy_set(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 DECLARE
-    before jsonb;
-    p idempotency.policy;
+    before constant jsonb := idempotency.begin_change('idem_policy_set()', scope_pattern COLLATE "C", reason);
+    p constant idempotency.policy := ROW(scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base, retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required, store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, idempotency.name_of_role(allowed_role), keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, false);
 BEGIN
-    before := idempotency.begin_change('idem_policy_set()', scope_pattern COLLATE "C", reason);
-    p := ROW(scope_pattern, ttl, retention, max_ttl, lease, max_lease, wait, max_attempts, retry_base, retry_cap, retry_jitter, on_missing_key, derive_window, principal_required, fingerprint_required, store_request, on_lease_expiry, unknown_retry_after, abandon_after, on_abandon, max_body_bytes, on_large_body, fingerprint_fields, exclude_fields, drop_headers, final_errors, error_statuses, idempotency.name_of_role(allowed_role), keep_history, encrypt, transactional_only, reason_required, max_open_claims, NULL, NULL, false);
     PERFORM idempotency.write_policy(p, 'policy_set', replace, before, reason);
 END
 $body$;
@@ -5688,12 +5679,11 @@ CREATE FUNCTION @extschema@.idem_policy_alter(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 DECLARE
-    before jsonb;
+    before constant jsonb := idempotency.begin_change('idem_policy_alter()', scope_pattern COLLATE "C", reason);
     p idempotency.policy;
     given jsonb;
     name text;
 BEGIN
-    before := idempotency.begin_change('idem_policy_alter()', scope_pattern COLLATE "C", reason);
     IF before IS NULL THEN PERFORM idempotency.refuse('no_policy'); END IF;
     SELECT * INTO p FROM idempotency.policy t WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C";
     -- As JSON each option has its name: intervals go through text, which keeps all of their fields.
@@ -5719,11 +5709,10 @@ CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEF
 DECLARE
     now constant timestamptz := clock_timestamp();
     pattern constant text := scope_pattern COLLATE "C";
-    before jsonb;
+    before constant jsonb := idempotency.begin_change('idem_policy_drop()', pattern, reason);
     left_over record;
     past record;
 BEGIN
-    before := idempotency.begin_change('idem_policy_drop()', pattern, reason);
     IF before IS NULL THEN RETURN false; END IF;
     PERFORM idempotency.check_may_change(pattern);
     PERFORM idempotency.check_weakening(pattern, idempotency.policy_row(pattern, but => pattern), reason);

@@ -217,12 +217,10 @@ END
 --: idem_operator_await_claims plpgsql definer
 DECLARE
     until timestamptz;
-    span bigint;
     open bigint;
 BEGIN
     PERFORM idempotency.check_writable('idem_await_claims()'), idempotency.check_name(principal COLLATE "C", 'principal');
-    span := coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0);
-    until := idempotency.after(clock_timestamp(), span);
+    until := idempotency.after(clock_timestamp(), coalesce(idempotency.checked_span(at_most, 'at_most', 1, true), 0));
     LOOP
         SELECT count(DISTINCT coalesce(l.pid::text, l.virtualtransaction)) INTO open FROM pg_locks l
          WHERE l.locktype = 'relation' AND l.relation = 'idempotency.record'::regclass AND l.granted

@@ -417,22 +417,19 @@ END $$;
 
 --: idem_administrator_policy_set plpgsql definer
 DECLARE
-    before jsonb;
-    p idempotency.policy;
+    before constant jsonb := idempotency.begin_change('idem_policy_set()', scope_pattern COLLATE "C", reason);
+    p constant idempotency.policy := ROW(scope_pattern, /*OPTIONS_AS_GIVEN*/, NULL, NULL, false);
 BEGIN
-    before := idempotency.begin_change('idem_policy_set()', scope_pattern COLLATE "C", reason);
-    p := ROW(scope_pattern, /*OPTIONS_AS_GIVEN*/, NULL, NULL, false);
     PERFORM idempotency.write_policy(p, 'policy_set', replace, before, reason);
 END
 
 --: idem_administrator_policy_alter plpgsql definer
 DECLARE
-    before jsonb;
+    before constant jsonb := idempotency.begin_change('idem_policy_alter()', scope_pattern COLLATE "C", reason);
     p idempotency.policy;
     given jsonb;
     name text;
 BEGIN
-    before := idempotency.begin_change('idem_policy_alter()', scope_pattern COLLATE "C", reason);
     IF before IS NULL THEN PERFORM idempotency.refuse('no_policy'); END IF;
     SELECT * INTO p FROM idempotency.policy t WHERE t.scope_pattern = idem_policy_alter.scope_pattern COLLATE "C";
     -- As JSON each option has its name: intervals go through text, which keeps all of their fields.
@@ -452,11 +449,10 @@ END
 DECLARE
     now constant timestamptz := clock_timestamp();
     pattern constant text := scope_pattern COLLATE "C";
-    before jsonb;
+    before constant jsonb := idempotency.begin_change('idem_policy_drop()', pattern, reason);
     left_over record;
     past record;
 BEGIN
-    before := idempotency.begin_change('idem_policy_drop()', pattern, reason);
     IF before IS NULL THEN RETURN false; END IF;
     PERFORM idempotency.check_may_change(pattern);
     PERFORM idempotency.check_weakening(pattern, idempotency.policy_row(pattern, but => pattern), reason);

@@ -146,9 +146,8 @@ END $$;
 -- it.
 CREATE FUNCTION idempotency.link_and_log() RETURNS void LANGUAGE plpgsql SET jit = off AS $$
 DECLARE
-    done record;
+    done constant record := idempotency.link_decisions(10000, coalesce(idempotency.fixed_setting('log_audit'), 'on')::boolean);
 BEGIN
-    done := idempotency.link_decisions(10000, coalesce(idempotency.fixed_setting('log_audit'), 'on')::boolean);
     -- A crash must not take back a link that is logged.
     IF done.linked > 0 AND current_setting('synchronous_commit') = 'off' THEN PERFORM set_config('synchronous_commit', 'local', true); END IF;
     IF done.log_number IS NOT NULL THEN RAISE LOG 'idempotency: audit=%:%', done.log_number, done.log_link; END IF;
