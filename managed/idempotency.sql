@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'c38b2fb6b170ab86';
+    digest constant text := '67ce2bab09cc69ff';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1495,8 +1495,8 @@ SELECT CASE WHEN name = '' THEN CASE WHEN NOT may_be_empty THEN 'It is empty.' E
                           CASE WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END) END $$;
 COMMENT ON FUNCTION idempotency.name_fault IS 'the fault of a name; null: none';
 --; routine idempotency.check_name
--- An argument that names something.
-CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolean DEFAULT false) RETURNS text
+-- Refuses an argument that names nothing.
+CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     fault text := idempotency.name_fault(name, may_be_empty);
@@ -1507,9 +1507,8 @@ BEGIN
     ELSIF fault IS NOT NULL THEN
         PERFORM idempotency.refuse(CASE what WHEN 'key' THEN 'wrong_key' ELSE 'wrong_name' END, what, fault);
     END IF;
-    RETURN name;
 END $$;
-COMMENT ON FUNCTION idempotency.check_name IS 'an argument that names something';
+COMMENT ON FUNCTION idempotency.check_name IS 'refuses an argument that names nothing';
 --; routine idempotency.is_plain_identity
 -- Whether key, scope and principal are short, printable ASCII. Right for sure, as nearly all are. One
 -- expression, which is inlined.
@@ -1532,24 +1531,20 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.check_identity IS 'refuses what names no record';
 --; routine idempotency.check_reason
--- The reason of a decision.
-CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-DECLARE
-    fault constant text := idempotency.text_fault(reason, 1000);
+-- Refuses what is no reason of a decision.
+CREATE FUNCTION idempotency.check_reason(reason text) RETURNS void LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_reason', fault); END IF;
-    RETURN reason;
+    PERFORM idempotency.refuse('wrong_reason', fault) FROM idempotency.text_fault(reason, 1000) fault WHERE fault IS NOT NULL;
 END $$;
-COMMENT ON FUNCTION idempotency.check_reason IS 'the reason of a decision';
+COMMENT ON FUNCTION idempotency.check_reason IS 'refuses what is no reason of a decision';
 --; routine idempotency.check_moment
--- A finite moment.
-CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
+-- Refuses a moment that is not finite.
+CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF NOT isfinite(moment) THEN PERFORM idempotency.refuse('infinite', what); END IF;
-    RETURN moment;
 END $$;
-COMMENT ON FUNCTION idempotency.check_moment IS 'a finite moment';
+COMMENT ON FUNCTION idempotency.check_moment IS 'refuses a moment that is not finite';
 --; routine idempotency.check_number
 -- Refuses a number out of range.
 CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint, highest bigint) RETURNS void
@@ -1841,10 +1836,8 @@ COMMENT ON FUNCTION idempotency.unusable_column IS 'the column of a policy that 
 --; routine idempotency.check_usable
 -- Refuses a policy with a value that idem_policy_set would not accept.
 CREATE FUNCTION idempotency.check_usable(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    fault constant text := idempotency.unusable_column(p);
 BEGIN
-    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('unusable_policy', fault); END IF;
+    PERFORM idempotency.refuse('unusable_policy', fault) FROM idempotency.unusable_column(p) fault WHERE fault IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION idempotency.check_usable IS 'refuses a policy with a value that idem_policy_set would not accept';
 --; routine idempotency.values_of
@@ -2087,13 +2080,10 @@ COMMENT ON FUNCTION idempotency.name_of_role IS 'the name of a role';
 -- Refuses entries that are no fields of a request.
 CREATE FUNCTION idempotency.check_fields(fields text[], what text, purpose text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    wrong bigint;
 BEGIN
     PERFORM idempotency.check_list(fields, what);
-    SELECT n INTO wrong FROM unnest(fields) WITH ORDINALITY f (field, n)
-     WHERE NOT idempotency.is_field(field) ORDER BY n LIMIT 1;
-    IF wrong IS NOT NULL THEN PERFORM idempotency.refuse('wrong_field', purpose, wrong::text); END IF;
+    PERFORM idempotency.refuse('wrong_field', purpose, n::text) FROM unnest(fields) WITH ORDINALITY f (field, n)
+      WHERE NOT idempotency.is_field(field);
 END $$;
 COMMENT ON FUNCTION idempotency.check_fields IS 'refuses entries that are no fields of a request';
 --; routine idempotency.check_word
@@ -2109,11 +2099,9 @@ COMMENT ON FUNCTION idempotency.check_word IS 'refuses an unknown word';
 --; routine idempotency.check_pattern
 -- Refuses what is no pattern of scopes.
 CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    fault constant text := coalesce(idempotency.text_fault(pattern, 255),
-        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END);
 BEGIN
-    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_pattern', fault); END IF;
+    PERFORM idempotency.refuse('wrong_pattern', fault) FROM coalesce(idempotency.text_fault(pattern, 255),
+        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION idempotency.check_pattern IS 'refuses what is no pattern of scopes';
 --; routine idempotency.check_order_of_spans

@@ -97,8 +97,8 @@ SELECT CASE WHEN name = '' THEN CASE WHEN NOT may_be_empty THEN 'It is empty.' E
             ELSE coalesce(idempotency.text_fault(name, 255),
                           CASE WHEN ltrim(name, ' ') = '' THEN 'It consists of spaces only.' END) END $$;
 
--- An argument that names something.
-CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolean DEFAULT false) RETURNS text
+-- Refuses an argument that names nothing.
+CREATE FUNCTION idempotency.check_name(name text, what text, may_be_empty boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     fault text := idempotency.name_fault(name, may_be_empty);
@@ -109,7 +109,6 @@ BEGIN
     ELSIF fault IS NOT NULL THEN
         PERFORM idempotency.refuse(CASE what WHEN 'key' THEN 'wrong_key' ELSE 'wrong_name' END, what, fault);
     END IF;
-    RETURN name;
 END $$;
 
 -- Whether key, scope and principal are short, printable ASCII. Right for sure, as nearly all are. One
@@ -131,21 +130,17 @@ BEGIN
     END IF;
 END $$;
 
--- The reason of a decision.
-CREATE FUNCTION idempotency.check_reason(reason text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-DECLARE
-    fault constant text := idempotency.text_fault(reason, 1000);
+-- Refuses what is no reason of a decision.
+CREATE FUNCTION idempotency.check_reason(reason text) RETURNS void LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_reason', fault); END IF;
-    RETURN reason;
+    PERFORM idempotency.refuse('wrong_reason', fault) FROM idempotency.text_fault(reason, 1000) fault WHERE fault IS NOT NULL;
 END $$;
 
--- A finite moment.
-CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS timestamptz
+-- Refuses a moment that is not finite.
+CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     IF NOT isfinite(moment) THEN PERFORM idempotency.refuse('infinite', what); END IF;
-    RETURN moment;
 END $$;
 
 -- Refuses a number out of range.

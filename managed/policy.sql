@@ -59,10 +59,8 @@ SELECT CASE
 
 -- Refuses a policy with a value that idem_policy_set would not accept.
 CREATE FUNCTION idempotency.check_usable(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
-DECLARE
-    fault constant text := idempotency.unusable_column(p);
 BEGIN
-    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('unusable_policy', fault); END IF;
+    PERFORM idempotency.refuse('unusable_policy', fault) FROM idempotency.unusable_column(p) fault WHERE fault IS NOT NULL;
 END $$;
 
 -- A policy with the values that count: an option left open is that of the setting, or the default.
@@ -221,13 +219,10 @@ END $$;
 -- Refuses entries that are no fields of a request.
 CREATE FUNCTION idempotency.check_fields(fields text[], what text, purpose text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    wrong bigint;
 BEGIN
     PERFORM idempotency.check_list(fields, what);
-    SELECT n INTO wrong FROM unnest(fields) WITH ORDINALITY f (field, n)
-     WHERE NOT idempotency.is_field(field) ORDER BY n LIMIT 1;
-    IF wrong IS NOT NULL THEN PERFORM idempotency.refuse('wrong_field', purpose, wrong::text); END IF;
+    PERFORM idempotency.refuse('wrong_field', purpose, n::text) FROM unnest(fields) WITH ORDINALITY f (field, n)
+      WHERE NOT idempotency.is_field(field);
 END $$;
 
 -- Refuses an unknown word.
@@ -241,11 +236,9 @@ END $$;
 
 -- Refuses what is no pattern of scopes.
 CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-    fault constant text := coalesce(idempotency.text_fault(pattern, 255),
-        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END);
 BEGIN
-    IF fault IS NOT NULL THEN PERFORM idempotency.refuse('wrong_pattern', fault); END IF;
+    PERFORM idempotency.refuse('wrong_pattern', fault) FROM coalesce(idempotency.text_fault(pattern, 255),
+        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL;
 END $$;
 
 -- Refuses two spans that are in the wrong order, as a policy gives them or by its defaults.
