@@ -338,11 +338,9 @@ RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_
 RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token,
                         retry_after, uncertain);
 --: idem_unknown plpgsql definer
-BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    RETURN idempotency.end_claim('idem_unknown()', key COLLATE "C", scope, principal, token, 'unknown',
-                                 error => error, reference => reference);
-END
+PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+RETURN idempotency.end_claim('idem_unknown()', key COLLATE "C", scope, principal, token, 'unknown',
+                             error => error, reference => reference);
 
 -- Gives a claim back. In its own transaction the row is what it was before; later the record of a first
 -- attempt is removed, and an earlier attempt's may be run again.
@@ -429,13 +427,9 @@ BEGIN
 END $$;
 
 --: idem_extend plpgsql definer
-BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
-    RETURN idempotency.prolong('idem_extend()', key COLLATE "C", scope, principal, token, lease);
-END
+PERFORM idempotency.check_identity(key COLLATE "C", scope, principal);
+RETURN idempotency.prolong('idem_extend()', key COLLATE "C", scope, principal, token, lease);
 
 --: idem_checkpoint plpgsql definer
-BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
-    RETURN idempotency.prolong('idem_checkpoint()', key COLLATE "C", scope, principal, token, lease, recovery_point, state);
-END
+PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.check_name(recovery_point, 'recovery_point');
+RETURN idempotency.prolong('idem_checkpoint()', key COLLATE "C", scope, principal, token, lease, recovery_point, state);

@@ -46,10 +46,8 @@ BEGIN
 END $$;
 
 --: idem_staff_policy plpgsql definer
-BEGIN
-    PERFORM idempotency.check_name(scope COLLATE "C", 'scope', true);
-    RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope COLLATE "C") o;
-END
+PERFORM idempotency.check_name(scope COLLATE "C", 'scope', true);
+RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.options(scope COLLATE "C") o;
 
 -- Microseconds as seconds.
 CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
@@ -245,11 +243,9 @@ END $$;
 
 -- With the rights of its caller: a function with those of its owner does not know them.
 --: idem_operator_explain plpgsql
-BEGIN
-    IF show_values AND pg_has_role(current_user, (SELECT c.relowner FROM pg_class c
-                                                   WHERE c.oid = 'idempotency.record'::regclass), 'USAGE') THEN
-        RETURN idempotency.explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, true, method, path);
-    END IF;
-    RETURN idempotency.explain_paths(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, show_values, method,
-                                     path);
-END
+IF show_values AND pg_has_role(current_user, (SELECT c.relowner FROM pg_class c
+                                               WHERE c.oid = 'idempotency.record'::regclass), 'USAGE') THEN
+    RETURN idempotency.explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, true, method, path);
+END IF;
+RETURN idempotency.explain_paths(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, show_values, method,
+                                 path);

@@ -5,11 +5,9 @@ CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text LANGUAGE sql IMMUT
 SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
 
 --: idem_key plpgsql definer
-BEGIN
-    PERFORM idempotency.check_given('parts', parts IS NOT NULL), idempotency.check_list(parts, 'parts');
-    IF cardinality(parts) = 0 THEN PERFORM idempotency.check_number(0, 'number of parts', 1, 1000); END IF;
-    RETURN idempotency.joined(parts);
-END
+PERFORM idempotency.check_given('parts', parts IS NOT NULL), idempotency.check_list(parts, 'parts');
+IF cardinality(parts) = 0 THEN PERFORM idempotency.check_number(0, 'number of parts', 1, 1000); END IF;
+RETURN idempotency.joined(parts);
 
 --: idem_event_id plpgsql definer
 DECLARE

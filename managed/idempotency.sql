@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '67ce2bab09cc69ff';
+    digest constant text := '497844d663819551';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1429,8 +1429,8 @@ COMMENT ON FUNCTION idempotency.tell IS 'tells a notice, or a warning, as its SQ
 CREATE FUNCTION idempotency.micros(span interval) RETURNS bigint LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN coalesce(((extract(year FROM span) * 360 + extract(month FROM span) * 30 + extract(day FROM span)) * 86400000000
-    + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
-    + extract(microseconds FROM span))::bigint, CASE WHEN span < '0'::interval THEN -1 ELSE 9000000000000000000 END);
+        + extract(hour FROM span) * 3600000000 + extract(minute FROM span) * 60000000
+        + extract(microseconds FROM span))::bigint, CASE WHEN span < '0'::interval THEN -1 ELSE 9000000000000000000 END);
 END $$;
 COMMENT ON FUNCTION idempotency.micros IS 'microseconds; a month has 30 days, and a day 24 hours';
 --; routine idempotency.after
@@ -1444,8 +1444,8 @@ CREATE FUNCTION idempotency.since(later timestamptz, earlier timestamptz) RETURN
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN CASE WHEN isfinite(later) AND isfinite(earlier)
-            THEN ((extract(epoch FROM later) - extract(epoch FROM earlier)) * 1000000)::bigint
-            ELSE 4000000000000000000 END;
+                THEN ((extract(epoch FROM later) - extract(epoch FROM earlier)) * 1000000)::bigint
+                ELSE 4000000000000000000 END;
 END $$;
 COMMENT ON FUNCTION idempotency.since IS 'microseconds from one moment to another';
 --; routine idempotency.checked_span
@@ -1634,7 +1634,7 @@ COMMENT ON FUNCTION idempotency.is_field IS 'whether an entry names fields of a 
 CREATE FUNCTION idempotency.names_in(entries text[]) RETURNS text[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN (SELECT array_agg(lower((CASE left(e, 1) WHEN '"' THEN e::jsonb #>> '{}' ELSE e END) COLLATE "C"))
-  FROM unnest(entries) e WHERE left(e, 1) <> '$');
+      FROM unnest(entries) e WHERE left(e, 1) <> '$');
 END $$;
 COMMENT ON FUNCTION idempotency.names_in IS 'the names among entries, in lower case';
 --; routine idempotency.paths_in
@@ -1650,8 +1650,8 @@ CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
     RETURN CASE WHEN paths IS NULL OR step ~ E'^\\..*[].[*"]' THEN NULL ELSE
-    (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
-      WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
+        (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
+          WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
 END $$;
 COMMENT ON FUNCTION idempotency.after_step IS 'what is left of the paths after a step: ''.name'' or ''[*]''';
 --; routine idempotency.spell_number
@@ -1741,9 +1741,9 @@ CREATE FUNCTION idempotency.digest(method text, path text, canonical text) RETUR
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN sha256(convert_to(E'idempotency fingerprint 1\n'
-    || coalesce(octet_length(convert_to(method, 'UTF8')) || ':' || method, '-') || E'\n'
-    || coalesce(octet_length(convert_to(path, 'UTF8')) || ':' || path, '-') || E'\n'
-    || coalesce(octet_length(convert_to(canonical, 'UTF8')) || ':' || canonical, '-') || E'\n', 'UTF8'));
+        || coalesce(octet_length(convert_to(method, 'UTF8')) || ':' || method, '-') || E'\n'
+        || coalesce(octet_length(convert_to(path, 'UTF8')) || ':' || path, '-') || E'\n'
+        || coalesce(octet_length(convert_to(canonical, 'UTF8')) || ':' || canonical, '-') || E'\n', 'UTF8'));
 END $$;
 COMMENT ON FUNCTION idempotency.digest IS 'SHA-256 over method, path and canonical request';
 --; routine idempotency.fingerprint_of
@@ -2297,10 +2297,10 @@ CREATE FUNCTION idempotency.status_at(
 ) RETURNS "char" LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN CASE WHEN status <> 'i' OR lives THEN status
-            WHEN if_silent = 'u' OR unknown_if_silent THEN 'u'
-            WHEN (if_silent = 'x' OR (max_attempts > 0 AND attempt >= max_attempts))
-                 AND NOT (derived AND now >= retained_until) THEN 'x'
-            ELSE status END;
+                WHEN if_silent = 'u' OR unknown_if_silent THEN 'u'
+                WHEN (if_silent = 'x' OR (max_attempts > 0 AND attempt >= max_attempts))
+                     AND NOT (derived AND now >= retained_until) THEN 'x'
+                ELSE status END;
 END $$;
 COMMENT ON FUNCTION idempotency.status_at IS 'the status now; null: there is no record';
 --; routine idempotency.decide
@@ -2363,9 +2363,9 @@ CREATE FUNCTION idempotency.retry_after(reason text, lease_until timestamptz, ne
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN CASE WHEN reason = 'leased' THEN idempotency.since(lease_until, now)
-            WHEN reason = 'pause' THEN idempotency.since(next_attempt_at, now)
-            WHEN reason IN ('held', 'own_claim') THEN 1000000
-            WHEN reason IN ('outcome_unknown', 'takeover_forbidden') THEN unknown_retry_after END;
+                WHEN reason = 'pause' THEN idempotency.since(next_attempt_at, now)
+                WHEN reason IN ('held', 'own_claim') THEN 1000000
+                WHEN reason IN ('outcome_unknown', 'takeover_forbidden') THEN unknown_retry_after END;
 END $$;
 COMMENT ON FUNCTION idempotency.retry_after IS 'microseconds until the client should ask again; null: not known';
 --; routine idempotency.status_word
@@ -2445,7 +2445,7 @@ CREATE FUNCTION idempotency.record_of(key text, scope text, principal text) RETU
     LANGUAGE plpgsql AS $$
 BEGIN
     RETURN (SELECT t FROM idempotency.record t
-             WHERE t.key = record_of.key AND t.scope = record_of.scope AND t.principal = record_of.principal);
+                 WHERE t.key = record_of.key AND t.scope = record_of.scope AND t.principal = record_of.principal);
 END $$;
 COMMENT ON FUNCTION idempotency.record_of IS 'the record of a key; null: none';
 --; routine idempotency.check_readable
@@ -2970,16 +2970,16 @@ CREATE FUNCTION idempotency.reason_for(r idempotency.record, q idempotency.quest
                                        now timestamptz) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN CASE WHEN idempotency.is_own_claim(r)
-        THEN CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END
-        ELSE idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
-            r.claimed_at,
-            -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
-            r.status = 'i' AND r.backend_pid IS NOT NULL AND now < r.lease_until
-                AND NOT q.same_statement AND NOT idempotency.snapshot_is_fixed()
-                AND idempotency.session_gone(r.backend_pid, r.backend_start),
-            r.resolved_by IS NOT NULL, r.if_silent, idempotency.is_derived(r),
-            r.status IS NULL OR idempotency.same_request(r, q, p),
-            now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown') END;
+            THEN CASE WHEN idempotency.same_request(r, q, p) THEN 'own_claim' ELSE 'other_request' END
+            ELSE idempotency.decide(r.status, r.attempt, r.lease_until, r.next_attempt_at, r.expires_at, r.retained_until,
+                r.claimed_at,
+                -- To a fixed snapshot the end of a session says nothing: there only the lease counts.
+                r.status = 'i' AND r.backend_pid IS NOT NULL AND now < r.lease_until
+                    AND NOT q.same_statement AND NOT idempotency.snapshot_is_fixed()
+                    AND idempotency.session_gone(r.backend_pid, r.backend_start),
+                r.resolved_by IS NOT NULL, r.if_silent, idempotency.is_derived(r),
+                r.status IS NULL OR idempotency.same_request(r, q, p),
+                now, q.memory, q.first_sent, p.max_attempts, p.on_lease_expiry = 'unknown') END;
 END $$;
 COMMENT ON FUNCTION idempotency.reason_for IS 'the reason of the answer that a look at the record gives: it may be a claim of this transaction';
 --; routine idempotency.shown
@@ -3018,7 +3018,7 @@ CREATE FUNCTION idempotency.lives(r idempotency.record, now timestamptz) RETURNS
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN coalesce((r).status = 'i' AND now < (r).lease_until, false)
-       AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start);
+           AND NOT idempotency.session_gone((r).backend_pid, (r).backend_start);
 END $$;
 COMMENT ON FUNCTION idempotency.lives IS 'whether the claim of a record lives';
 --; routine idempotency.status_now
@@ -3034,7 +3034,7 @@ CREATE FUNCTION idempotency.status_by(r idempotency.record, p idempotency.in_for
     LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN idempotency.status_at(r.status, r.attempt, idempotency.lives(r, now), r.retained_until, r.if_silent,
-        idempotency.is_derived(r), now, coalesce(p.max_attempts, 0), coalesce(p.on_lease_expiry = 'unknown', false));
+            idempotency.is_derived(r), now, coalesce(p.max_attempts, 0), coalesce(p.on_lease_expiry = 'unknown', false));
 END $$;
 COMMENT ON FUNCTION idempotency.status_by IS 'the status of a record by a policy';
 --; routine idempotency.claim_of
@@ -3126,9 +3126,9 @@ CREATE FUNCTION idempotency.are_plain_options(fingerprint bytea, ttl interval, l
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN coalesce(octet_length(fingerprint), 1) BETWEEN 1 AND 64
-        AND coalesce(ttl, '1 s') BETWEEN '1 us' AND '36525 days' AND coalesce(lease, '1 s') BETWEEN '1 us' AND '36525 days'
-        AND coalesce(wait, '1 s') BETWEEN '0' AND '1 day' AND (lease IS NULL OR NOT transactional)
-        AND idempotency.is_plain_identity(coalesce(holder, 'none'), '', '');
+            AND coalesce(ttl, '1 s') BETWEEN '1 us' AND '36525 days' AND coalesce(lease, '1 s') BETWEEN '1 us' AND '36525 days'
+            AND coalesce(wait, '1 s') BETWEEN '0' AND '1 day' AND (lease IS NULL OR NOT transactional)
+            AND idempotency.is_plain_identity(coalesce(holder, 'none'), '', '');
 END $$;
 COMMENT ON FUNCTION idempotency.are_plain_options IS 'whether options are right for sure';
 --; routine idempotency.plain_fingerprint
@@ -3363,9 +3363,9 @@ CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS 
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     RETURN CASE WHEN headers IS NOT NULL THEN
-    (SELECT coalesce(jsonb_object_agg(h.key, h.value), '{}') FROM jsonb_each(headers) h
-      WHERE lower(h.key COLLATE "C") <> ALL (SELECT lower(d COLLATE "C") FROM unnest(coalesce(dropped,
-          '{Set-Cookie,Authorization,Proxy-Authenticate,WWW-Authenticate,Date,Content-Length,Connection,Keep-Alive,Proxy-Connection,TE,Trailer,Transfer-Encoding,Upgrade}'::text[])) d)) END;
+        (SELECT coalesce(jsonb_object_agg(h.key, h.value), '{}') FROM jsonb_each(headers) h
+          WHERE lower(h.key COLLATE "C") <> ALL (SELECT lower(d COLLATE "C") FROM unnest(coalesce(dropped,
+              '{Set-Cookie,Authorization,Proxy-Authenticate,WWW-Authenticate,Date,Content-Length,Connection,Keep-Alive,Proxy-Connection,TE,Trailer,Transfer-Encoding,Upgrade}'::text[])) d)) END;
 END $$;
 COMMENT ON FUNCTION idempotency.kept_headers IS 'headers without those that are dropped';
 --; routine idempotency.mark_ended
@@ -4650,7 +4650,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     AS $body$
 BEGIN
     RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
-                            scope, principal, token, ttl);
+                                scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, text, jsonb, text, text, bigint, interval)
@@ -4691,7 +4691,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     AS $body$
 BEGIN
     RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
-                            scope, principal, token, ttl);
+                                scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, jsonb, jsonb, text, text, bigint, interval)
@@ -4712,7 +4712,7 @@ CREATE FUNCTION @extschema@.idem_complete(
     AS $body$
 BEGIN
     RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
-                            scope, principal, token, ttl);
+                                scope, principal, token, ttl);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_complete(text, integer, json, jsonb, text, text, bigint, interval)
@@ -4736,7 +4736,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     AS $body$
 BEGIN
     RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, 'UTF8'),
-                        headers, scope, principal, token, retry_after, uncertain);
+                            headers, scope, principal, token, retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, text, jsonb, text, text, bigint, interval, boolean)
@@ -4760,7 +4760,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     AS $body$
 BEGIN
     RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, body, headers, scope, principal, token,
-                        retry_after, uncertain);
+                            retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, bytea, jsonb, text, text, bigint, interval, boolean)
@@ -4784,7 +4784,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     AS $body$
 BEGIN
     RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, 'UTF8'),
-                        headers, scope, principal, token, retry_after, uncertain);
+                            headers, scope, principal, token, retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, jsonb, jsonb, text, text, bigint, interval, boolean)
@@ -4808,7 +4808,7 @@ CREATE FUNCTION @extschema@.idem_fail(
     AS $body$
 BEGIN
     RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, 'UTF8'),
-                        headers, scope, principal, token, retry_after, uncertain);
+                            headers, scope, principal, token, retry_after, uncertain);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fail(text, text, boolean, integer, json, jsonb, text, text, bigint, interval, boolean)

@@ -234,25 +234,21 @@ BEGIN
 END
 
 --: idem_operator_attempts plpgsql definer
-BEGIN
-    PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.policy_for(scope COLLATE "C");
-    PERFORM idempotency.refuse('sealed', a.sealed_by) FROM idempotency.attempt a
-      WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
-        AND a.principal = idem_attempts.principal COLLATE "C" AND a.sealed_by IS NOT NULL;
-    RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
-                        a.retained_until, a.sealed_by
-      FROM idempotency.attempt a
-     WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
-       AND a.principal = idem_attempts.principal COLLATE "C"
-     ORDER BY a.ended, a.token;
-END
+PERFORM idempotency.check_identity(key COLLATE "C", scope, principal), idempotency.policy_for(scope COLLATE "C");
+PERFORM idempotency.refuse('sealed', a.sealed_by) FROM idempotency.attempt a
+  WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
+    AND a.principal = idem_attempts.principal COLLATE "C" AND a.sealed_by IS NOT NULL;
+RETURN QUERY SELECT a.attempt, a.holder, a.begun, a.ended, a.how, a.status_code, a.error, a.reference, a.resolved_by,
+                    a.retained_until, a.sealed_by
+  FROM idempotency.attempt a
+ WHERE a.key = idem_attempts.key COLLATE "C" AND a.scope = idem_attempts.scope COLLATE "C"
+   AND a.principal = idem_attempts.principal COLLATE "C"
+ ORDER BY a.ended, a.token;
 
 -- A decision that only the owner of a table writes down.
 --: idem_owner_writes plpgsql
-BEGIN
-    IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = TG_RELID), 'USAGE') THEN
-        RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for table %s', TG_TABLE_NAME),
-            DETAIL = 'Only its owner may write to it, regardless of grants.';
-    END IF;
-    RETURN coalesce(NEW, OLD);
-END
+IF NOT pg_has_role(current_user, (SELECT c.relowner FROM pg_class c WHERE c.oid = TG_RELID), 'USAGE') THEN
+    RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format('permission denied for table %s', TG_TABLE_NAME),
+        DETAIL = 'Only its owner may write to it, regardless of grants.';
+END IF;
+RETURN coalesce(NEW, OLD);

@@ -53,13 +53,9 @@ BEGIN
 END $$;
 
 --: idem_owner_grant plpgsql
-BEGIN
-    PERFORM idempotency.change_rights('GRANT', 'grant', role, ARRAY['protocol', CASE WHEN operator THEN 'operator' END,
-                                                                    CASE WHEN administrator THEN 'administrator' END,
-                                                                    CASE WHEN worker THEN 'worker' END], reason);
-END
+PERFORM idempotency.change_rights('GRANT', 'grant', role, ARRAY['protocol', CASE WHEN operator THEN 'operator' END,
+                                                                CASE WHEN administrator THEN 'administrator' END,
+                                                                CASE WHEN worker THEN 'worker' END], reason);
 
 --: idem_owner_revoke plpgsql
-BEGIN
-    PERFORM idempotency.change_rights('REVOKE', 'revoke', role, '{protocol,operator,administrator,worker}', reason);
-END
+PERFORM idempotency.change_rights('REVOKE', 'revoke', role, '{protocol,operator,administrator,worker}', reason);

@@ -154,12 +154,10 @@ BEGIN
 END $$;
 
 --: idem_staff_audit_verify plpgsql definer
-BEGIN
-    IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
-        PERFORM idempotency.refuse('wrong_link');
-    END IF;
-    RETURN QUERY SELECT f.* FROM idempotency.faults_of_audit(link) f;
-END
+IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
+    PERFORM idempotency.refuse('wrong_link');
+END IF;
+RETURN QUERY SELECT f.* FROM idempotency.faults_of_audit(link) f;
 
 --: idem_administrator_cleanup plpgsql definer
 DECLARE
@@ -176,12 +174,10 @@ BEGIN
 END
 
 --: idem_backlog plpgsql definer
-BEGIN
-    SELECT count(*), min(c.retained_until) INTO rows, oldest
-      FROM (SELECT t.retained_until FROM idempotency.record t
-             WHERE t.retained_until <= until AND t.status <> ALL ('{i,u}'::"char"[])
-             ORDER BY t.retained_until LIMIT 10000) c;
-END
+SELECT count(*), min(c.retained_until) INTO rows, oldest
+  FROM (SELECT t.retained_until FROM idempotency.record t
+         WHERE t.retained_until <= until AND t.status <> ALL ('{i,u}'::"char"[])
+         ORDER BY t.retained_until LIMIT 10000) c;
 
 -- A claim that is open in this transaction is no row of the module yet.
 --: idem_claims_here plpgsql definer
@@ -196,9 +192,7 @@ BEGIN
 END
 
 --: idem_of_nodes plpgsql
-BEGIN
-    RETURN QUERY EXECUTE format('SELECT * FROM %s', pg_typeof(shape));
-END
+RETURN QUERY EXECUTE format('SELECT * FROM %s', pg_typeof(shape));
 
 --: idem_this_node inline
 NULL::text
@@ -213,36 +207,24 @@ SELECT true
 RETURN NULL;
 
 --: idem_seed_coming plpgsql definer
-BEGIN
-    DELETE FROM idempotency.seed;
-    RETURN NEW;
-END
+DELETE FROM idempotency.seed;
+RETURN NEW;
 
 --: idem_tables_here plpgsql definer
-BEGIN
-    RETURN QUERY SELECT NULL::bigint, 'idempotency.record'::regclass, 'sql'::text, 'There is no module.'::text;
-END
+RETURN QUERY SELECT NULL::bigint, 'idempotency.record'::regclass, 'sql'::text, 'There is no module.'::text;
 
 --: idem_keys_here plpgsql definer
-BEGIN
-    RETURN QUERY SELECT t.sealed_by, false, false, count(*), 'There is no module.'::text FROM idempotency.record t
-     WHERE t.sealed_by IS NOT NULL GROUP BY t.sealed_by;
-END
+RETURN QUERY SELECT t.sealed_by, false, false, count(*), 'There is no module.'::text FROM idempotency.record t
+ WHERE t.sealed_by IS NOT NULL GROUP BY t.sealed_by;
 
 --: idem_scope_stats idem_administrator_stats_reset plpgsql
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'there are no statistics without the module',
-        HINT = 'Count outcomes where the functions are called.';
-END
+RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'there are no statistics without the module',
+    HINT = 'Count outcomes where the functions are called.';
 
 --: idem_owner_distribute plpgsql
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'records are not distributed without the module',
-        HINT = 'Use the module on the nodes of a Citus cluster.';
-END
+RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'records are not distributed without the module',
+    HINT = 'Use the module on the nodes of a Citus cluster.';
 
 --: idem_administrator_verify_sealed idem_administrator_reseal plpgsql
-BEGIN
-    RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
-        HINT = 'Use the module.';
-END
+RAISE EXCEPTION USING ERRCODE = '0A000', MESSAGE = 'encryption is not possible without the module',
+    HINT = 'Use the module.';
