@@ -712,14 +712,10 @@ BEGIN
         RETURN true;
     ELSIF outcome IN ('replay', 'expired', 'mismatch') THEN
         RETURN false;
-    ELSIF outcome IN ('exhausted', 'unknown') THEN
-        PERFORM idempotency.refuse('not_repeated', outcome);
-    ELSIF outcome = 'retry_later' THEN
-        PERFORM idempotency.refuse('in_pause');
-    ELSIF a.reason = 'own_claim' THEN
-        PERFORM idempotency.refuse('own_claim');
     END IF;
-    PERFORM idempotency.refuse(CASE WHEN a.gave_way THEN 'may_deadlock' ELSE 'not_ended' END);
+    PERFORM idempotency.refuse(CASE
+        WHEN outcome IN ('exhausted', 'unknown') THEN 'not_repeated' WHEN outcome = 'retry_later' THEN 'in_pause'
+        WHEN a.reason = 'own_claim' THEN 'own_claim' WHEN a.gave_way THEN 'may_deadlock' ELSE 'not_ended' END, outcome);
 END
 
 --: idem_get plpgsql definer

@@ -180,12 +180,8 @@ BEGIN
         token := r.token;
     END IF;
     IF token IS NOT NULL THEN r := idempotency.locked_record(key, scope, principal); END IF;
-    IF r.token IS NULL THEN
-        PERFORM idempotency.refuse('no_claim');
-    ELSIF token IS NULL THEN
-        PERFORM idempotency.refuse('no_token');
-    ELSIF token <> r.token THEN
-        PERFORM idempotency.refuse('claim_lost');
+    IF r.token IS NULL OR token IS DISTINCT FROM r.token THEN
+        PERFORM idempotency.refuse(CASE WHEN r.token IS NULL THEN 'no_claim' WHEN token IS NULL THEN 'no_token' ELSE 'claim_lost' END);
     END IF;
     PERFORM idempotency.check_readable(r);
     ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
@@ -315,10 +311,8 @@ BEGIN
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal);
     pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
-    IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('final_retry_after');
-    ELSIF uncertain AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('final_uncertain');
+    IF retryable IS NOT TRUE AND (retry_after IS NOT NULL OR uncertain) THEN
+        PERFORM idempotency.refuse(CASE WHEN retry_after IS NOT NULL THEN 'final_retry_after' ELSE 'final_uncertain' END);
     END IF;
     PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
     RETURN idempotency.end_claim('idem_fail()', key, scope, principal, token,

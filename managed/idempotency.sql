@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '497844d663819551';
+    digest constant text := '0c0e791c4de95f6e';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3534,12 +3534,8 @@ BEGIN
         token := r.token;
     END IF;
     IF token IS NOT NULL THEN r := idempotency.locked_record(key, scope, principal); END IF;
-    IF r.token IS NULL THEN
-        PERFORM idempotency.refuse('no_claim');
-    ELSIF token IS NULL THEN
-        PERFORM idempotency.refuse('no_token');
-    ELSIF token <> r.token THEN
-        PERFORM idempotency.refuse('claim_lost');
+    IF r.token IS NULL OR token IS DISTINCT FROM r.token THEN
+        PERFORM idempotency.refuse(CASE WHEN r.token IS NULL THEN 'no_claim' WHEN token IS NULL THEN 'no_token' ELSE 'claim_lost' END);
     END IF;
     PERFORM idempotency.check_readable(r);
     ended := r.status NOT IN ('i', 'u') AND NOT (r.status = 'x' AND r.lease_until IS NOT NULL);
@@ -3674,10 +3670,8 @@ BEGIN
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal);
     pause := idempotency.checked_span(retry_after, 'retry_after', 36525, true);
-    IF retry_after IS NOT NULL AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('final_retry_after');
-    ELSIF uncertain AND retryable IS NOT TRUE THEN
-        PERFORM idempotency.refuse('final_uncertain');
+    IF retryable IS NOT TRUE AND (retry_after IS NOT NULL OR uncertain) THEN
+        PERFORM idempotency.refuse(CASE WHEN retry_after IS NOT NULL THEN 'final_retry_after' ELSE 'final_uncertain' END);
     END IF;
     PERFORM idempotency.check_number(status_code, 'status_code', 200, 599);
     RETURN idempotency.end_claim('idem_fail()', key, scope, principal, token,
@@ -4962,14 +4956,10 @@ BEGIN
         RETURN true;
     ELSIF outcome IN ('replay', 'expired', 'mismatch') THEN
         RETURN false;
-    ELSIF outcome IN ('exhausted', 'unknown') THEN
-        PERFORM idempotency.refuse('not_repeated', outcome);
-    ELSIF outcome = 'retry_later' THEN
-        PERFORM idempotency.refuse('in_pause');
-    ELSIF a.reason = 'own_claim' THEN
-        PERFORM idempotency.refuse('own_claim');
     END IF;
-    PERFORM idempotency.refuse(CASE WHEN a.gave_way THEN 'may_deadlock' ELSE 'not_ended' END);
+    PERFORM idempotency.refuse(CASE
+        WHEN outcome IN ('exhausted', 'unknown') THEN 'not_repeated' WHEN outcome = 'retry_later' THEN 'in_pause'
+        WHEN a.reason = 'own_claim' THEN 'own_claim' WHEN a.gave_way THEN 'may_deadlock' ELSE 'not_ended' END, outcome);
 END
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_once
