@@ -59,9 +59,7 @@ SELECT CASE
 
 -- Refuses a policy with a value that idem_policy_set would not accept.
 CREATE FUNCTION idempotency.check_usable(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
-BEGIN
-    PERFORM idempotency.refuse('unusable_policy', fault) FROM idempotency.unusable_column(p) fault WHERE fault IS NOT NULL;
-END $$;
+PERFORM idempotency.refuse('unusable_policy', fault) FROM idempotency.unusable_column(p) fault WHERE fault IS NOT NULL; $$;
 
 -- A policy with the values that count: an option left open is that of the setting, or the default.
 CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force LANGUAGE sql STABLE AS $$
@@ -219,27 +217,21 @@ END $$;
 -- Refuses entries that are no fields of a request.
 CREATE FUNCTION idempotency.check_fields(fields text[], what text, purpose text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    PERFORM idempotency.check_list(fields, what);
-    PERFORM idempotency.refuse('wrong_field', purpose, n::text) FROM unnest(fields) WITH ORDINALITY f (field, n)
-      WHERE NOT idempotency.is_field(field);
-END $$;
+PERFORM idempotency.check_list(fields, what);
+PERFORM idempotency.refuse('wrong_field', purpose, n::text) FROM unnest(fields) WITH ORDINALITY f (field, n)
+  WHERE NOT idempotency.is_field(field); $$;
 
 -- Refuses an unknown word.
 CREATE FUNCTION idempotency.check_word(word text, what text, words text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF word <> ALL (string_to_array(words, ', ')) THEN
-        PERFORM idempotency.refuse('wrong_word', what, word, words);
-    END IF;
-END $$;
+IF word <> ALL (string_to_array(words, ', ')) THEN
+    PERFORM idempotency.refuse('wrong_word', what, word, words);
+END IF; $$;
 
 -- Refuses what is no pattern of scopes.
 CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    PERFORM idempotency.refuse('wrong_pattern', fault) FROM coalesce(idempotency.text_fault(pattern, 255),
-        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL;
-END $$;
+PERFORM idempotency.refuse('wrong_pattern', fault) FROM coalesce(idempotency.text_fault(pattern, 255),
+    CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL; $$;
 
 -- Refuses two spans that are in the wrong order, as a policy gives them or by its defaults.
 CREATE FUNCTION idempotency.check_order_of_spans(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
@@ -368,12 +360,10 @@ END $$;
 -- each other, readers do not wait.
 CREATE FUNCTION idempotency.begin_change(function text, pattern text, reason text) RETURNS jsonb
     LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM idempotency.check_writable(function), idempotency.check_given('scope_pattern', pattern IS NOT NULL),
-            idempotency.check_reason(reason);
-    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-    RETURN idempotency.policy_as_json(pattern);
-END $$;
+PERFORM idempotency.check_writable(function), idempotency.check_given('scope_pattern', pattern IS NOT NULL),
+        idempotency.check_reason(reason);
+LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
+RETURN idempotency.policy_as_json(pattern); $$;
 
 -- Writes the row of a policy, if it differs from the one that is there.
 CREATE FUNCTION idempotency.write_policy(p idempotency.policy, action text, may_replace boolean, before jsonb,
