@@ -19,6 +19,10 @@ planner_hook_type next_planner;
 create_upper_paths_hook_type next_paths;
 ExecutorStart_hook_type next_start;
 
+// The query that Citus looks at. From version 16 on, the server's planner goes on with a copy of it
+// when it has removed an outer join.
+Query* delegable;
+
 // A bit of CustomScan's flags that neither the server nor Citus uses.
 constexpr std::uint32_t kWritesElsewhere = 1U << 30;
 
@@ -92,16 +96,31 @@ bool is_lone_call(const Query& query) {
 void paths(PlannerInfo* root, UpperRelationKind stage, RelOptInfo* input, RelOptInfo* output,
            void* extra) {
     if (next_paths != nullptr) next_paths(root, stage, input, output, extra);
-    Query* query = root->parse;
-    if (stage != UPPERREL_FINAL || root->parent_root != nullptr) return;
+    if (stage != UPPERREL_FINAL || root->parent_root != nullptr || delegable == nullptr) return;
+    Query* query = delegable;
     if (is_lone_call(*query) && !was_lone_call(*query) && calls_of(query).ours)
         query->jointree->quals = reinterpret_cast<Node*>(list_make1(makeBoolConst(true, false)));
+}
+
+// Planning may run a function, which has statements planned.
+PlannedStmt* plan_next(Query* query, IDEM_PLANNER_PARAMETERS) {
+    Query* outer = delegable;
+    PlannedStmt* volatile planned = nullptr;
+    PG_TRY();
+    {
+        delegable = query;
+        planned = next_planner(query, IDEM_PLANNER_ARGUMENTS);
+    }
+    PG_FINALLY();
+    { delegable = outer; }
+    PG_END_TRY();
+    return planned;
 }
 
 // The simplified query has the calls that stood in other functions as well.
 PlannedStmt* plan(Query* query, IDEM_PLANNER_PARAMETERS) {
     bool writes = calls_of(query).write;
-    PlannedStmt* planned = next_planner(query, IDEM_PLANNER_ARGUMENTS);
+    PlannedStmt* planned = plan_next(query, IDEM_PLANNER_ARGUMENTS);
     if (IsA(planned->planTree, CustomScan) && (writes || calls_of(query).write))
         reinterpret_cast<CustomScan*>(planned->planTree)->flags |= kWritesElsewhere;
     return planned;

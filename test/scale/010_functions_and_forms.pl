@@ -176,6 +176,7 @@ my @simplified = (
 	[ 'a join with a condition', q{SELECT c.outcome FROM (SELECT 1 x) a JOIN idem_begin('K', principal => 'TENANT') c ON true}, 'execute' ],
 	[ 'a call of one row', q{SELECT idem_once(a.k, principal => 'TENANT') FROM (SELECT 'K' k) a}, 't' ],
 	[ 'a nested subquery', q{SELECT * FROM (SELECT c.outcome FROM (SELECT 'K' k) a, idem_begin(a.k, principal => 'TENANT') c) s}, 'execute' ],
+	[ 'an outer join', q{SELECT c.outcome FROM idem_begin('K', principal => 'TENANT') c LEFT JOIN (SELECT 1 x) a ON true}, 'execute' ],
 	[ 'a scalar subquery', q{SELECT outcome, (SELECT count(*) FROM pg_class WHERE false) FROM idem_begin('K', principal => 'TENANT')}, 'execute|0' ],
 	[ 'a scalar subquery beside one row', q{WITH a AS (SELECT 'K' k) SELECT outcome, (SELECT count(*) FROM pg_class WHERE false)
 		FROM a, idem_begin(a.k, principal => 'TENANT')}, 'execute|0' ],
@@ -227,6 +228,7 @@ my @wrapped = map { my $function = $_; map { s/CALLED/$function/gr } (
 	q{SELECT f FROM (VALUES ('K')) v (k), CALLED(v.k, 'TENANT') f},
 	q{SELECT CALLED(v.k, 'TENANT') FROM (VALUES ('K')) v (k)},
 	q{SELECT f FROM (SELECT 'K' k) a, CALLED(a.k, 'TENANT') f},
+	q{SELECT f FROM CALLED('K', 'TENANT') f LEFT JOIN (SELECT 1 x) a ON true},
 	q{SELECT CALLED(a.k, 'TENANT') FROM (SELECT 'K' k) a}) } qw(once_of once_within claim_of);
 
 subtest 'functions in SQL whose call the planner replaces' => sub {
