@@ -12,7 +12,9 @@ CREATE FUNCTION idempotency.record_of(key text, scope text, principal text) RETU
 
 -- Refuses a record that the module has encrypted.
 CREATE FUNCTION idempotency.check_readable(r idempotency.record) RETURNS void LANGUAGE plpgsql AS $$
-IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse('sealed', r.sealed_by); END IF; $$;
+BEGIN
+    IF r.sealed_by IS NOT NULL THEN PERFORM idempotency.refuse('sealed', r.sealed_by); END IF;
+END $$;
 
 -- Whether this transaction has an open claim on a record.
 CREATE FUNCTION idempotency.is_own_claim(r idempotency.record) RETURNS boolean LANGUAGE sql STABLE AS $$
@@ -137,9 +139,11 @@ END $$;
 -- Refuses work whose snapshot may be too old.
 CREATE FUNCTION idempotency.raise_unseen(decided_here boolean DEFAULT false) RETURNS void
     LANGUAGE plpgsql AS $$
--- With a number of its own this transaction ends visibly: a retry has a newer snapshot.
-PERFORM pg_current_xact_id();
-PERFORM idempotency.refuse(CASE WHEN decided_here THEN 'unseen_own' ELSE 'unseen' END); $$;
+BEGIN
+    -- With a number of its own this transaction ends visibly: a retry has a newer snapshot.
+    PERFORM pg_current_xact_id();
+    PERFORM idempotency.refuse(CASE WHEN decided_here THEN 'unseen_own' ELSE 'unseen' END);
+END $$;
 
 -- The transaction of a row's last version.
 CREATE FUNCTION idempotency.writer_of(written_in xid8, xmin xid) RETURNS xid8 LANGUAGE sql STABLE AS $$
@@ -321,16 +325,18 @@ SELECT (t).token = (seen).token AND (t).status = (seen).status
 -- Replaces a record if it still is the version that was seen; else false.
 CREATE FUNCTION idempotency.replace_record(n idempotency.record, old idempotency.record,
                                            any_lease boolean DEFAULT false) RETURNS boolean LANGUAGE plpgsql AS $$
-n.written_in := pg_current_xact_id();
-UPDATE idempotency.record t SET (/*CHANGED_COLUMNS*/) = ROW(/*NEW_VALUES*/)
- WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
-   AND idempotency.is_version(t, old, any_lease);
-IF FOUND THEN
-    RETURN true;
-ELSIF idempotency.is_version(idempotency.record_of(old.key, old.scope, old.principal), old, any_lease) THEN
-    PERFORM idempotency.refuse('record_dropped');
-END IF;
-RETURN false; $$;
+BEGIN
+    n.written_in := pg_current_xact_id();
+    UPDATE idempotency.record t SET (/*CHANGED_COLUMNS*/) = ROW(/*NEW_VALUES*/)
+     WHERE t.key = old.key AND t.scope = old.scope AND t.principal = old.principal
+       AND idempotency.is_version(t, old, any_lease);
+    IF FOUND THEN
+        RETURN true;
+    ELSIF idempotency.is_version(idempotency.record_of(old.key, old.scope, old.principal), old, any_lease) THEN
+        PERFORM idempotency.refuse('record_dropped');
+    END IF;
+    RETURN false;
+END $$;
 
 ---- waiting ----
 
@@ -375,8 +381,10 @@ CREATE FUNCTION idempotency.snapshot_is_fixed() RETURNS boolean
 -- The newest version of a record, after its lock.
 CREATE FUNCTION idempotency.locked_record(key text, scope text, principal text) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
-PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
-RETURN idempotency.newest_record(key, scope, principal); $$;
+BEGIN
+    PERFORM pg_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal));
+    RETURN idempotency.newest_record(key, scope, principal);
+END $$;
 
 -- The newest version of a record; an error if there may be a newer one. A fixed snapshot may see an old version,
 -- or none. PostgreSQL raises 40001 for a lock on a version that is not the last, and for a row with the key of
@@ -666,17 +674,19 @@ CREATE FUNCTION idempotency.question_of(function text, key text, scope text, pri
     fingerprint bytea DEFAULT NULL, first_sent timestamptz DEFAULT NULL, operation text DEFAULT NULL,
     exclude text[] DEFAULT NULL, derive interval DEFAULT NULL, hold boolean DEFAULT false,
     transactional boolean DEFAULT false) RETURNS idempotency.question LANGUAGE plpgsql AS $$
-IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
-    PERFORM idempotency.refuse('wrong_digest', octet_length(fingerprint)::text);
-END IF;
-IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
-PERFORM idempotency.check_moment(first_sent, 'first_sent');
-IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
-RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
-    idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'),
-    idempotency.checked_span(wait, 'wait', 1, true), first_sent, idempotency.checked_span(derive, 'derive'),
-    false, coalesce(hold, false), coalesce(same_statement, false), coalesce(transactional, false), holder, snapshot,
-    false, NULL, NULL, NULL, NULL, NULL)::idempotency.question; $$;
+BEGIN
+    IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
+        PERFORM idempotency.refuse('wrong_digest', octet_length(fingerprint)::text);
+    END IF;
+    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
+    PERFORM idempotency.check_moment(first_sent, 'first_sent');
+    IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
+    RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
+        idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'),
+        idempotency.checked_span(wait, 'wait', 1, true), first_sent, idempotency.checked_span(derive, 'derive'),
+        false, coalesce(hold, false), coalesce(same_statement, false), coalesce(transactional, false), holder, snapshot,
+        false, NULL, NULL, NULL, NULL, NULL)::idempotency.question;
+END $$;
 
 -- Without a limit it waits until the answer is final.
 --: idem_once plpgsql definer hidden(statement_snapshot pg_snapshot DEFAULT pg_current_snapshot())

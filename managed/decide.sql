@@ -93,11 +93,13 @@ VALUES /*REASONS*/ $$;
 -- Whether the session of a claim with hold has ended. On a standby the session is on another server.
 CREATE FUNCTION idempotency.session_gone(backend_pid integer, backend_start timestamptz) RETURNS boolean
     LANGUAGE plpgsql AS $$
-IF backend_pid IS NULL OR pg_is_in_recovery() THEN RETURN false; END IF;
-PERFORM pg_stat_clear_snapshot();
--- When a session of another role began may be hidden; then its pid counts.
-RETURN NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = session_gone.backend_pid
-                      AND coalesce(a.backend_start = session_gone.backend_start, true)); $$;
+BEGIN
+    IF backend_pid IS NULL OR pg_is_in_recovery() THEN RETURN false; END IF;
+    PERFORM pg_stat_clear_snapshot();
+    -- When a session of another role began may be hidden; then its pid counts.
+    RETURN NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = session_gone.backend_pid
+                          AND coalesce(a.backend_start = session_gone.backend_start, true));
+END $$;
 
 --: idem_claim_lives sql definer
 SELECT lease_until IS NOT NULL AND clock_timestamp() < lease_until

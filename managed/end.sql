@@ -3,15 +3,19 @@
 -- Refuses a value over the limit.
 CREATE FUNCTION idempotency.check_size(what text, value text, allowed bigint) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
-IF octet_length(value) > allowed THEN
-    PERFORM idempotency.refuse('too_large', what, octet_length(value)::text, allowed::text);
-END IF; $$;
+BEGIN
+    IF octet_length(value) > allowed THEN
+        PERFORM idempotency.refuse('too_large', what, octet_length(value)::text, allowed::text);
+    END IF;
+END $$;
 
 -- A text cut to a size. An error is read by people, so up to 64 kB of it are kept.
 CREATE FUNCTION idempotency.clipped(value text, bytes integer DEFAULT 65536) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-IF octet_length(value) <= bytes THEN RETURN value; END IF;
-RETURN (SELECT left(value, max(n)) FROM generate_series(bytes / 4, least(bytes, length(value))) n
-         WHERE octet_length(left(value, n)) <= bytes); $$;
+BEGIN
+    IF octet_length(value) <= bytes THEN RETURN value; END IF;
+    RETURN (SELECT left(value, max(n)) FROM generate_series(bytes / 4, least(bytes, length(value))) n
+             WHERE octet_length(left(value, n)) <= bytes);
+END $$;
 
 -- Headers without those that are dropped.
 CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS jsonb
@@ -26,23 +30,27 @@ CREATE FUNCTION idempotency.kept_headers(headers jsonb, dropped text[]) RETURNS 
 -- Puts status and time of an end into a record.
 CREATE FUNCTION idempotency.mark_ended(r idempotency.record, status "char") RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
-r.status := status;
-r.finished_at := clock_timestamp();
-r.lease_until := NULL; r.next_attempt_at := NULL; r.backend_pid := NULL; r.backend_start := NULL;
-r.error := NULL; r.resolved_by := NULL;
-IF status IN ('c', 'f') THEN
-    r.recovery_point := NULL; r.state := NULL;
-END IF;
-RETURN r; $$;
+BEGIN
+    r.status := status;
+    r.finished_at := clock_timestamp();
+    r.lease_until := NULL; r.next_attempt_at := NULL; r.backend_pid := NULL; r.backend_start := NULL;
+    r.error := NULL; r.resolved_by := NULL;
+    IF status IN ('c', 'f') THEN
+        r.recovery_point := NULL; r.state := NULL;
+    END IF;
+    RETURN r;
+END $$;
 
 -- Keeps the answer of a derived key for its window.
 CREATE FUNCTION idempotency.keep_for_window(r idempotency.record, ended timestamptz) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
-IF ended >= r.retained_until AND r.status <> 'r' THEN
-    r.retained_until := idempotency.after(ended, idempotency.since(r.retained_until, r.created_at));
-    r.expires_at := r.retained_until;
-END IF;
-RETURN r; $$;
+BEGIN
+    IF ended >= r.retained_until AND r.status <> 'r' THEN
+        r.retained_until := idempotency.after(ended, idempotency.since(r.retained_until, r.created_at));
+        r.expires_at := r.retained_until;
+    END IF;
+    RETURN r;
+END $$;
 
 -- Keeps an answer long enough after long work.
 CREATE FUNCTION idempotency.keep_long_enough(r idempotency.record, ended timestamptz) RETURNS idempotency.record
@@ -65,31 +73,37 @@ END $$;
 -- Keeps what has come half of the way.
 CREATE FUNCTION idempotency.keep_if_half_way(r idempotency.record) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
-IF r.status = 'r' AND r.recovery_point IS NOT NULL AND NOT idempotency.is_derived(r) THEN
-    r.expires_at := 'infinity'; r.retained_until := 'infinity';
-END IF;
-RETURN r; $$;
+BEGIN
+    IF r.status = 'r' AND r.recovery_point IS NOT NULL AND NOT idempotency.is_derived(r) THEN
+        r.expires_at := 'infinity'; r.retained_until := 'infinity';
+    END IF;
+    RETURN r;
+END $$;
 
 -- Keeps an exhausted record for its retention.
 CREATE FUNCTION idempotency.keep_exhausted(r idempotency.record, p idempotency.in_force) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
-IF NOT idempotency.is_derived(r) THEN
-    r.retained_until := idempotency.after(r.finished_at, CASE WHEN isfinite(r.retained_until)
-        THEN idempotency.since(r.retained_until, r.claimed_at) ELSE greatest(p.retention, p.ttl) END);
-END IF;
-r.expires_at := r.retained_until;
-RETURN r; $$;
+BEGIN
+    IF NOT idempotency.is_derived(r) THEN
+        r.retained_until := idempotency.after(r.finished_at, CASE WHEN isfinite(r.retained_until)
+            THEN idempotency.since(r.retained_until, r.claimed_at) ELSE greatest(p.retention, p.ttl) END);
+    END IF;
+    r.expires_at := r.retained_until;
+    RETURN r;
+END $$;
 
 -- Keeps a decision as a fresh answer.
 CREATE FUNCTION idempotency.keep_as_fresh(r idempotency.record, p idempotency.in_force) RETURNS idempotency.record
     LANGUAGE plpgsql AS $$
-IF idempotency.is_derived(r) THEN RETURN idempotency.keep_for_window(r, r.finished_at); END IF;
-IF r.expires_at = 'infinity' THEN
-    r.expires_at := r.finished_at; r.retained_until := r.finished_at;
-END IF;
-r.expires_at := greatest(r.expires_at, idempotency.after(r.finished_at, p.ttl));
-r.retained_until := greatest(r.retained_until, idempotency.after(r.finished_at, greatest(p.retention, p.ttl)));
-RETURN r; $$;
+BEGIN
+    IF idempotency.is_derived(r) THEN RETURN idempotency.keep_for_window(r, r.finished_at); END IF;
+    IF r.expires_at = 'infinity' THEN
+        r.expires_at := r.finished_at; r.retained_until := r.finished_at;
+    END IF;
+    r.expires_at := greatest(r.expires_at, idempotency.after(r.finished_at, p.ttl));
+    r.retained_until := greatest(r.retained_until, idempotency.after(r.finished_at, greatest(p.retention, p.ttl)));
+    RETURN r;
+END $$;
 
 -- Puts a response into a record.
 CREATE FUNCTION idempotency.keep_response(r idempotency.record, p idempotency.in_force, status_code integer, body bytea,
@@ -122,17 +136,19 @@ SELECT CASE WHEN base <= 0 OR cap <= 0 THEN 0
 -- Writes how an attempt ended, where the policy keeps history; by default as its record says.
 CREATE FUNCTION idempotency.keep_attempt(p idempotency.in_force, r idempotency.record, how text DEFAULT NULL) RETURNS void
     LANGUAGE plpgsql AS $$
-IF NOT p.keep_history THEN RETURN; END IF;
-how := coalesce(how, CASE r.status WHEN 'i' THEN 'retryable' ELSE idempotency.status_word(r.status) END);
--- Until an attempt brings a result, its record shows that of the one before.
-IF how IN ('released', 'taken_over', 'silent') THEN
-    r.error := NULL; r.status_code := NULL; r.resolved_by := NULL;
-END IF;
-INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, begun, ended, how, status_code, error,
-                                 reference, resolved_by, retained_until)
-VALUES (r.scope, r.principal, r.key, r.attempt, r.token, r.holder, r.claimed_at, clock_timestamp(), how,
-        r.status_code, r.error, r.reference, r.resolved_by,
-        idempotency.after(clock_timestamp(), greatest(p.retention, p.ttl))); $$;
+BEGIN
+    IF NOT p.keep_history THEN RETURN; END IF;
+    how := coalesce(how, CASE r.status WHEN 'i' THEN 'retryable' ELSE idempotency.status_word(r.status) END);
+    -- Until an attempt brings a result, its record shows that of the one before.
+    IF how IN ('released', 'taken_over', 'silent') THEN
+        r.error := NULL; r.status_code := NULL; r.resolved_by := NULL;
+    END IF;
+    INSERT INTO idempotency.attempt (scope, principal, key, attempt, token, holder, begun, ended, how, status_code, error,
+                                     reference, resolved_by, retained_until)
+    VALUES (r.scope, r.principal, r.key, r.attempt, r.token, r.holder, r.claimed_at, clock_timestamp(), how,
+            r.status_code, r.error, r.reference, r.resolved_by,
+            idempotency.after(clock_timestamp(), greatest(p.retention, p.ttl)));
+END $$;
 
 -- Removes the end of an attempt that was undone.
 CREATE FUNCTION idempotency.take_back_attempt(r idempotency.record) RETURNS void LANGUAGE sql AS $$
@@ -174,9 +190,11 @@ END $$;
 -- Writes a changed record of a claim.
 CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
     LANGUAGE plpgsql AS $$
-n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
-n.before := CASE WHEN open AND NOT ends THEN old.before END;
-IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.refuse('overtaken'); END IF; $$;
+BEGIN
+    n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
+    n.before := CASE WHEN open AND NOT ends THEN old.before END;
+    IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.refuse('overtaken'); END IF;
+END $$;
 
 -- Ends a claim: as completed, failed for good or for now, or unknown.
 CREATE FUNCTION idempotency.end_claim(function text, key text, scope text, principal text, token bigint, how text,
@@ -271,12 +289,14 @@ END $$;
 -- Idem_complete with a body of bytes.
 CREATE FUNCTION idempotency.complete(key text, status_code integer, body bytea, headers jsonb, scope text, principal text,
                                      token bigint, ttl interval) RETURNS boolean LANGUAGE plpgsql AS $$
-IF ttl IS NULL AND idempotency.plain_end(key, scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
-    RETURN true;
-END IF;
-PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_number(status_code, 'status_code', 200, 599);
-RETURN idempotency.end_claim('idem_complete()', key, scope, principal, token, 'completed', status_code, body,
-                             idempotency.checked_headers(headers), ttl => idempotency.checked_span(ttl, 'ttl')); $$;
+BEGIN
+    IF ttl IS NULL AND idempotency.plain_end(key, scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
+        RETURN true;
+    END IF;
+    PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_number(status_code, 'status_code', 200, 599);
+    RETURN idempotency.end_claim('idem_complete()', key, scope, principal, token, 'completed', status_code, body,
+                                 idempotency.checked_headers(headers), ttl => idempotency.checked_span(ttl, 'ttl'));
+END $$;
 
 -- Idem_fail with a body of bytes.
 CREATE FUNCTION idempotency.fail(key text, error text, retryable boolean, status_code integer, body bytea, headers jsonb,
@@ -360,21 +380,25 @@ END
 
 -- Removes a record, and leaves a trace for snapshots that may not know of it.
 CREATE FUNCTION idempotency.remove_record(r idempotency.record) RETURNS void LANGUAGE plpgsql AS $$
-DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
-                                   AND t.token = r.token AND t.status = r.status;
-IF NOT FOUND THEN PERFORM idempotency.refuse('overtaken'); END IF;
--- Also of a claim that this transaction began: its other work is not undone.
-UPDATE idempotency.removal m SET removed_in = pg_current_xact_id(),
-       forgotten_in = CASE WHEN idempotency.is_own_claim(r) AND r.before IS NULL THEN m.forgotten_in
-                           ELSE pg_current_xact_id() END
- WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63; $$;
+BEGIN
+    DELETE FROM idempotency.record t WHERE t.key = r.key AND t.scope = r.scope AND t.principal = r.principal
+                                       AND t.token = r.token AND t.status = r.status;
+    IF NOT FOUND THEN PERFORM idempotency.refuse('overtaken'); END IF;
+    -- Also of a claim that this transaction began: its other work is not undone.
+    UPDATE idempotency.removal m SET removed_in = pg_current_xact_id(),
+           forgotten_in = CASE WHEN idempotency.is_own_claim(r) AND r.before IS NULL THEN m.forgotten_in
+                               ELSE pg_current_xact_id() END
+     WHERE m.part = idempotency.lock_of(r.key, r.scope, r.principal) & 63;
+END $$;
 
 -- Refuses a claim without a lease.
 CREATE FUNCTION idempotency.require_lease(claim record) RETURNS void LANGUAGE plpgsql AS $$
-IF claim.ended OR (claim.r).status <> 'i' THEN
-    PERFORM idempotency.refuse(CASE WHEN claim.ended THEN 'claim_ended' WHEN (claim.r).status = 'u' THEN 'ended_unknown'
-                                    ELSE 'used_up' END);
-END IF; $$;
+BEGIN
+    IF claim.ended OR (claim.r).status <> 'i' THEN
+        PERFORM idempotency.refuse(CASE WHEN claim.ended THEN 'claim_ended' WHEN (claim.r).status = 'u' THEN 'ended_unknown'
+                                        ELSE 'used_up' END);
+    END IF;
+END $$;
 
 -- Prolongs a lease, and writes down a recovery point if there is one. A lease that was given becomes the claim's own.
 CREATE FUNCTION idempotency.prolong(function text, key text, scope text, principal text, token bigint, lease interval,

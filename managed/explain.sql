@@ -236,8 +236,10 @@ END $$;
 CREATE FUNCTION idempotency.explain_paths(key text, request jsonb, scope text, principal text, fingerprint bytea, ttl interval,
     lease interval, wait interval, first_sent timestamptz, show_values boolean, method text, path text)
     RETURNS @extschema@.idem_explanation LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-IF show_values THEN PERFORM idempotency.refuse('values_of_owner'); END IF;
-RETURN idempotency.explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, false, method, path); $$;
+BEGIN
+    IF show_values THEN PERFORM idempotency.refuse('values_of_owner'); END IF;
+    RETURN idempotency.explain(key, request, scope, principal, fingerprint, ttl, lease, wait, first_sent, false, method, path);
+END $$;
 
 -- With the rights of its caller: a function with those of its owner does not know them.
 --: idem_operator_explain plpgsql

@@ -68,13 +68,15 @@ SELECT CASE WHEN word <> 'closed' THEN jsonb_build_object('why', word)
 CREATE FUNCTION idempotency.check_resolve_all(action text, status_code integer, body text, headers jsonb, error text, reason text,
     scope text, principal text, status text, older_than interval, holder text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-PERFORM idempotency.check_writable('idem_resolve_all()'), idempotency.check_batch_size(batch_size);
-PERFORM idempotency.check_resolution(action, status_code, body, idempotency.checked_headers(headers), error, reason);
-IF num_nonnulls(scope, principal, status, older_than, holder) = 0 THEN
-    PERFORM idempotency.refuse('nothing_selected');
-END IF;
-PERFORM idempotency.checked_span(older_than, 'older_than', 36525, true),
-        idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed'); $$;
+BEGIN
+    PERFORM idempotency.check_writable('idem_resolve_all()'), idempotency.check_batch_size(batch_size);
+    PERFORM idempotency.check_resolution(action, status_code, body, idempotency.checked_headers(headers), error, reason);
+    IF num_nonnulls(scope, principal, status, older_than, holder) = 0 THEN
+        PERFORM idempotency.refuse('nothing_selected');
+    END IF;
+    PERFORM idempotency.checked_span(older_than, 'older_than', 36525, true),
+            idempotency.check_word(status, 'status', 'in_progress, unknown, retryable, exhausted, failed');
+END $$;
 
 -- Checks the size of a batch.
 CREATE FUNCTION idempotency.check_batch_size(batch_size integer) RETURNS void LANGUAGE sql AS $$
@@ -161,8 +163,10 @@ END $$;
 -- Checks the arguments of idem_forget_principal.
 CREATE FUNCTION idempotency.check_forget(principal text, reason text, batch_size integer) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-PERFORM idempotency.check_writable('idem_forget_principal()'), idempotency.check_name(principal, 'principal'),
-        idempotency.check_reason(reason), idempotency.check_batch_size(batch_size); $$;
+BEGIN
+    PERFORM idempotency.check_writable('idem_forget_principal()'), idempotency.check_name(principal, 'principal'),
+            idempotency.check_reason(reason), idempotency.check_batch_size(batch_size);
+END $$;
 
 -- A look shows a claim only when it is committed. So transactions that may have one are waited for, and
 -- then there is a second look.

@@ -81,7 +81,9 @@ END $$;
 
 -- Refuses null where a value is needed.
 CREATE FUNCTION idempotency.check_given(what text, given boolean) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
-IF NOT given THEN PERFORM idempotency.refuse('is_null', what, 'Pass a value.'); END IF; $$;
+BEGIN
+    IF NOT given THEN PERFORM idempotency.refuse('is_null', what, 'Pass a value.'); END IF;
+END $$;
 
 -- Why a text is too long, or more than a line; null: it is not.
 CREATE FUNCTION idempotency.text_fault(given text, most integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -118,51 +120,65 @@ SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND key || s
 -- Refuses what names no record. The primary key's index holds no more.
 CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text, key_may_be_null boolean DEFAULT false)
     RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
-IF idempotency.is_plain_identity(key, scope, principal) THEN RETURN; END IF;
-IF key IS NULL AND NOT key_may_be_null THEN PERFORM idempotency.check_name(key, 'key'); END IF;
-PERFORM idempotency.check_name(scope, 'scope', true), idempotency.check_name(principal, 'principal', true);
-IF key IS NOT NULL THEN PERFORM idempotency.check_name(key, 'key'); END IF;
-IF octet_length(concat(key, scope, principal)) > 2600 THEN
-    PERFORM idempotency.refuse('too_long_together', octet_length(concat(key, scope, principal))::text);
-END IF; $$;
+BEGIN
+    IF idempotency.is_plain_identity(key, scope, principal) THEN RETURN; END IF;
+    IF key IS NULL AND NOT key_may_be_null THEN PERFORM idempotency.check_name(key, 'key'); END IF;
+    PERFORM idempotency.check_name(scope, 'scope', true), idempotency.check_name(principal, 'principal', true);
+    IF key IS NOT NULL THEN PERFORM idempotency.check_name(key, 'key'); END IF;
+    IF octet_length(concat(key, scope, principal)) > 2600 THEN
+        PERFORM idempotency.refuse('too_long_together', octet_length(concat(key, scope, principal))::text);
+    END IF;
+END $$;
 
 -- Refuses what is no reason of a decision.
 CREATE FUNCTION idempotency.check_reason(reason text) RETURNS void LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-PERFORM idempotency.refuse('wrong_reason', fault) FROM idempotency.text_fault(reason, 1000) fault WHERE fault IS NOT NULL; $$;
+BEGIN
+    PERFORM idempotency.refuse('wrong_reason', fault) FROM idempotency.text_fault(reason, 1000) fault WHERE fault IS NOT NULL;
+END $$;
 
 -- Refuses a moment that is not finite.
 CREATE FUNCTION idempotency.check_moment(moment timestamptz, what text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-IF NOT isfinite(moment) THEN PERFORM idempotency.refuse('infinite', what); END IF; $$;
+BEGIN
+    IF NOT isfinite(moment) THEN PERFORM idempotency.refuse('infinite', what); END IF;
+END $$;
 
 -- Refuses a number out of range.
 CREATE FUNCTION idempotency.check_number(number bigint, what text, lowest bigint, highest bigint) RETURNS void
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
-IF number < lowest OR number > highest THEN
-    PERFORM idempotency.refuse('wrong_number', what, number::text, lowest::text, highest::text);
-END IF; $$;
+BEGIN
+    IF number < lowest OR number > highest THEN
+        PERFORM idempotency.refuse('wrong_number', what, number::text, lowest::text, highest::text);
+    END IF;
+END $$;
 
 -- A list without nulls.
 CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS $$
-IF cardinality(list) > 1000 THEN
-    PERFORM idempotency.refuse('too_many_elements', what, cardinality(list)::text);
-ELSIF array_position(list, NULL) IS NOT NULL THEN
-    PERFORM idempotency.refuse('null_element', what);
-END IF;
-RETURN list; $$;
+BEGIN
+    IF cardinality(list) > 1000 THEN
+        PERFORM idempotency.refuse('too_many_elements', what, cardinality(list)::text);
+    ELSIF array_position(list, NULL) IS NOT NULL THEN
+        PERFORM idempotency.refuse('null_element', what);
+    END IF;
+    RETURN list;
+END $$;
 
 -- Refuses a transaction that cannot write.
 CREATE FUNCTION idempotency.check_writable(function text) RETURNS void LANGUAGE plpgsql STABLE AS $$
-IF current_setting('transaction_read_only') = 'on' THEN
-    PERFORM idempotency.refuse(CASE WHEN pg_is_in_recovery() THEN 'in_recovery' ELSE 'read_only' END, function);
-END IF; $$;
+BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        PERFORM idempotency.refuse(CASE WHEN pg_is_in_recovery() THEN 'in_recovery' ELSE 'read_only' END, function);
+    END IF;
+END $$;
 
 -- The user whose call it is: a function with the rights of its owner sees itself as current_user. ANALYZE and the
 -- like run code of a table's owner in the session of another user, who calls nothing: this cursor is refused there.
 CREATE FUNCTION idempotency.caller() RETURNS name LANGUAGE plpgsql AS $$
-EXECUTE 'DECLARE "idempotency.caller" CURSOR WITH HOLD FOR SELECT';
-EXECUTE 'CLOSE "idempotency.caller"';
-RETURN CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name; $$;
+BEGIN
+    EXECUTE 'DECLARE "idempotency.caller" CURSOR WITH HOLD FOR SELECT';
+    EXECUTE 'CLOSE "idempotency.caller"';
+    RETURN CASE current_setting('role') WHEN 'none' THEN session_user ELSE current_setting('role') END::name;
+END $$;
 
 -- The headers of a response (RFC 9110), without those that are never kept.
 CREATE FUNCTION idempotency.checked_headers(headers jsonb) RETURNS jsonb

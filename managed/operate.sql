@@ -139,16 +139,18 @@ END $$;
 -- running, passed, closed, or null if it may be decided.
 CREATE FUNCTION idempotency.look_at_idle(key text, scope text, principal text, OUT verdict text, OUT r idempotency.record)
     LANGUAGE plpgsql AS $$
-IF idempotency.closure_of(scope) IS NOT NULL THEN
-    verdict := 'closed';
-ELSIF idempotency.is_own_claim(idempotency.record_of(key, scope, principal))
-      OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal)) THEN
-    verdict := 'running';
-ELSE
-    r := idempotency.newest_record(key, scope, principal);
-    verdict := CASE WHEN r.token IS NULL THEN 'passed'
-                    WHEN idempotency.lives(r, clock_timestamp()) THEN 'running' END;
-END IF; $$;
+BEGIN
+    IF idempotency.closure_of(scope) IS NOT NULL THEN
+        verdict := 'closed';
+    ELSIF idempotency.is_own_claim(idempotency.record_of(key, scope, principal))
+          OR NOT pg_try_advisory_xact_lock(18756, idempotency.lock_of(key, scope, principal)) THEN
+        verdict := 'running';
+    ELSE
+        r := idempotency.newest_record(key, scope, principal);
+        verdict := CASE WHEN r.token IS NULL THEN 'passed'
+                        WHEN idempotency.lives(r, clock_timestamp()) THEN 'running' END;
+    END IF;
+END $$;
 
 --: idem_operator_resolve_idle plpgsql definer
 DECLARE

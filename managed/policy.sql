@@ -59,7 +59,9 @@ SELECT CASE
 
 -- Refuses a policy with a value that idem_policy_set would not accept.
 CREATE FUNCTION idempotency.check_usable(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
-PERFORM idempotency.refuse('unusable_policy', fault) FROM idempotency.unusable_column(p) fault WHERE fault IS NOT NULL; $$;
+BEGIN
+    PERFORM idempotency.refuse('unusable_policy', fault) FROM idempotency.unusable_column(p) fault WHERE fault IS NOT NULL;
+END $$;
 
 -- A policy with the values that count: an option left open is that of the setting, or the default.
 CREATE FUNCTION idempotency.values_of(p idempotency.policy) RETURNS idempotency.in_force LANGUAGE sql STABLE AS $$
@@ -217,21 +219,27 @@ END $$;
 -- Refuses entries that are no fields of a request.
 CREATE FUNCTION idempotency.check_fields(fields text[], what text, purpose text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
-PERFORM idempotency.check_list(fields, what);
-PERFORM idempotency.refuse('wrong_field', purpose, n::text) FROM unnest(fields) WITH ORDINALITY f (field, n)
-  WHERE NOT idempotency.is_field(field); $$;
+BEGIN
+    PERFORM idempotency.check_list(fields, what);
+    PERFORM idempotency.refuse('wrong_field', purpose, n::text) FROM unnest(fields) WITH ORDINALITY f (field, n)
+      WHERE NOT idempotency.is_field(field);
+END $$;
 
 -- Refuses an unknown word.
 CREATE FUNCTION idempotency.check_word(word text, what text, words text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
-IF word <> ALL (string_to_array(words, ', ')) THEN
-    PERFORM idempotency.refuse('wrong_word', what, word, words);
-END IF; $$;
+BEGIN
+    IF word <> ALL (string_to_array(words, ', ')) THEN
+        PERFORM idempotency.refuse('wrong_word', what, word, words);
+    END IF;
+END $$;
 
 -- Refuses what is no pattern of scopes.
 CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
-PERFORM idempotency.refuse('wrong_pattern', fault) FROM coalesce(idempotency.text_fault(pattern, 255),
-    CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL; $$;
+BEGIN
+    PERFORM idempotency.refuse('wrong_pattern', fault) FROM coalesce(idempotency.text_fault(pattern, 255),
+        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL;
+END $$;
 
 -- Refuses two spans that are in the wrong order, as a policy gives them or by its defaults.
 CREATE FUNCTION idempotency.check_order_of_spans(p idempotency.policy) RETURNS void LANGUAGE plpgsql STABLE AS $$
@@ -360,10 +368,12 @@ END $$;
 -- each other, readers do not wait.
 CREATE FUNCTION idempotency.begin_change(function text, pattern text, reason text) RETURNS jsonb
     LANGUAGE plpgsql AS $$
-PERFORM idempotency.check_writable(function), idempotency.check_given('scope_pattern', pattern IS NOT NULL),
-        idempotency.check_reason(reason);
-LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
-RETURN idempotency.policy_as_json(pattern); $$;
+BEGIN
+    PERFORM idempotency.check_writable(function), idempotency.check_given('scope_pattern', pattern IS NOT NULL),
+            idempotency.check_reason(reason);
+    LOCK TABLE idempotency.policy IN SHARE ROW EXCLUSIVE MODE;
+    RETURN idempotency.policy_as_json(pattern);
+END $$;
 
 -- Writes the row of a policy, if it differs from the one that is there.
 CREATE FUNCTION idempotency.write_policy(p idempotency.policy, action text, may_replace boolean, before jsonb,
