@@ -4,7 +4,7 @@
 
 CREATE VIEW test.memory AS SELECT key, attempt, status, extract(day FROM expires_at - claimed_at) AS ttl,
     extract(day FROM retained_until - claimed_at) AS memory FROM idempotency.record WHERE scope = 'attempts' ORDER BY key;
--- Begins an attempt with a ttl, which fails for now.
+-- Begins an attempt with a ttl, which fails and may be tried again.
 CREATE FUNCTION test.failed(key text, ttl interval) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM idem_begin(key, scope => 'attempts', ttl => ttl);
