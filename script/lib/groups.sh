@@ -67,6 +67,8 @@ group_checks() {
         "$ROOT/clients/contract/generate" --check
     check "the conformance suite runs again what failed beside others, and no wrong effect" \
         "$ROOT/clients/conformance/run_test"
+    check "the conformance suite's proxy counts no wait of a client that sends more before the answer" \
+        "$ROOT/clients/conformance/proxy_test"
     check "the code of docs/drivers/ is that of the drivers' programs" "$ROOT/clients/drivers/check" code
     check "monitoring/dashboard.json is what monitoring/generate writes" "$ROOT/monitoring/generate" --check
     check "managed/idempotency.sql is what managed/generate writes" "$ROOT/managed/generate" --check

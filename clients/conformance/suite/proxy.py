@@ -6,6 +6,8 @@ nothing, as COMMIT, to those of a transaction whose claim or effect carried it. 
 
 cut       both sides are closed; nothing of the message goes on
 hold      the connection stands still until `release`
+linger    an answer waits until the client sends more: so it has not waited for this answer. One that does gets it
+          after LINGER
 swallow   nothing goes on any more, for ever, and neither side is told
 """
 
@@ -17,6 +19,7 @@ import struct
 import threading
 
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
+LINGER = 1  # seconds
 SYNC = None  # where the database will say that it is ready; some drivers ask for more before it has (pgjdbc behind its BEGIN)
 
 
@@ -56,6 +59,7 @@ class Link:
         self.waits = []  # a list of statements for each time that the client has waited for the database
         self.waiting = self.flushed = False
         self.frozen = None  # the trap that holds, or True: swallowed
+        self.held = None  # what sends the message that is held
         self.open = True
 
     def close(self):
@@ -70,6 +74,8 @@ class Link:
 
     def client_says(self, data):
         self.from_client += data
+        if isinstance(self.frozen, Trap) and self.frozen.action == "linger":
+            self._go_on()
         while self.open and not self.frozen and (message := self._take_request()):
             self._pass_request(message)
 
@@ -190,17 +196,27 @@ class Link:
             self.close()
         elif trap.action == "swallow":
             self.frozen = True
-        elif trap.action == "hold":
+        else:
             self.frozen = trap
-            self.go_on = go_on
+            self.held = go_on
+            if trap.action == "linger":
+                threading.Timer(LINGER, self._end_of_linger, (go_on,)).start()
         return False
+
+    def _end_of_linger(self, held):
+        with self.proxy.lock:
+            if self.open and self.held is held:
+                self._go_on()
 
     def thaw(self):
         if self.open and isinstance(self.frozen, Trap) and self.frozen.released.is_set():
-            self.frozen = None
-            self.go_on()
-            self.client_says(b"")
-            self.server_says(b"")
+            self._go_on()
+
+    def _go_on(self):
+        held, self.held, self.frozen = self.held, None, None
+        held()
+        self.client_says(b"")
+        self.server_says(b"")
 
     def _send(self, end, data):
         try:

@@ -282,12 +282,17 @@ class Waits(Case):
             self.assert_executed(self.send(path, order, key=f"{self.key}-{number}"))
             self.send(path, order, key=f"{self.key}-{number}")
         for key in (self.key, f"{self.key}-again", f"{self.key}-at-last"):
-            self.server.proxy.forget_waits()
+            self.count_from_here()
             self.assert_executed(self.send(path, order, key=key))
             waits = [wait for wait in self.waits() if name != "leased" or "idem_" in "".join(wait)]
             if len(waits) == self.declared[name]:
                 break
         return waits
+
+    def count_from_here(self):
+        """Drivers that send BEGIN and the next statement in two writes do not wait in between, however fast the database is."""
+        self.server.proxy.forget_waits()
+        self.server.proxy.trap(r"^\s*(begin|start)", "answer", "linger")
 
     def waits(self):
         """Without the end of a replay's transaction, for which no answer waits."""
@@ -312,7 +317,7 @@ class Waits(Case):
         order = {"effect": "done"}
         self.counted("/transactional", order, "execute")
         proxy = self.server.proxy
-        proxy.forget_waits()
+        self.count_from_here()
         held = proxy.trap(r"^\s*(rollback|commit)", "request", "hold", times=100) if self.declared["replay"] == 1 else None
         answer = self.send("/transactional", order)
         self.assertEqual(answer.all("Idempotent-Replayed"), ["true"])
