@@ -6,8 +6,8 @@ nothing, as COMMIT, to those of a transaction whose claim or effect carried it. 
 
 cut       both sides are closed; nothing of the message goes on
 hold      the connection stands still until `release`
-linger    an answer waits until the client sends more: so it has not waited for this answer. One that does gets it
-          after LINGER
+linger    an answer waits until the client has sent more: so it has not waited for this answer. One that does gets
+          it after LINGER
 swallow   nothing goes on any more, for ever, and neither side is told
 """
 
@@ -37,6 +37,8 @@ class Trap:
 
     def fits(self, moment, text, link):
         if self.left <= 0 or moment != self.moment or not self.statement.search(text):
+            return False
+        if self.action == "linger" and any(asked is not SYNC for asked in link.expected):
             return False
         return self.key is None or self.key in link.values or (
             self.key in link.carried and not link.has_values)
