@@ -1,7 +1,7 @@
 # Running groups of tests one after the other, and counting.
 # shellcheck shell=bash
 
-PASSED=0 FAILED=0 SKIPPED=0 FAILURES=() SKIPS=()
+PASSED=0 FAILED=0 SKIPPED=0 FAILURES=() SKIPS=() TIMES=()
 
 # run_group NAME command...: runs one group and prints its output as it comes.
 run_group() {
@@ -22,11 +22,13 @@ run_group() {
     for line in "${lines[@]}"; do FAILURES+=("failed: $name: $line"); done
     while read -r line; do SKIPS+=("skipped: $name: $line"); done < <(sed -nE 's/^ok [0-9]+ - (.*) # SKIP (.*)/\1: \2/p' "$log")
     PASSED=$((PASSED + passed)) FAILED=$((FAILED + failed)) SKIPPED=$((SKIPPED + skipped))
+    TIMES+=("$name $((SECONDS - began))")
     say "<== $name: $passed passed, $failed failed, $skipped skipped, $((SECONDS - began)) s"
 }
 
-# The skipped and the failed tests, the last line, and the exit status.
+# The time of each group, the skipped and the failed tests, the last line, and the exit status.
 sum_up() {
+    printf 'seconds: %s\n' "$(printf '%s, ' "${TIMES[@]}" | sed 's/, $//')"
     ((SKIPPED == 0)) || printf '%s\n' "${SKIPS[@]}"
     ((FAILED == 0)) || printf '%s\n' "${FAILURES[@]}"
     echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
