@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Computations of the benchmark, without a server."""
 
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -86,6 +87,20 @@ class Scenarios(unittest.TestCase):
         self.assertEqual(ticks_of("10", {
             "10": process("1", 1, 2, 30, 40), "11": process("10", 500, 600, 9, 9),
             "12": process("11", 9, 9, 9, 9), "13": process("10", 1000, 0, 0, 0)}), 2173)
+
+
+class Clients(unittest.TestCase):
+    """The services that bench/clients measures, and the table of its figures."""
+
+    def test_have_a_row_each(self):
+        root = Path(__file__).resolve().parents[1]
+        examples = {start.parent for start in root.glob("clients/*/example/start")}
+        measured = {f"{example.parent.name}/{name}".rstrip("/")
+                    for example in examples if example.parent.name != "dotnet"
+                    for name in (Path(example, "servers").read_text().split() if Path(example, "servers").exists() else [""])}
+        section = re.search(r"^## Clients\n(.*?)^## ", root.joinpath("docs/performance.md").read_text(), re.M | re.S)[1]
+        rows = re.findall(r"^\| ([a-z/]+) \| [\d,]+ \|", section, re.M)
+        self.assertEqual(sorted(rows), sorted(measured))
 
 
 if __name__ == "__main__":
