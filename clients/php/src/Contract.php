@@ -83,16 +83,7 @@ final class Contract
 
     /** Header fields of one connection, one moment or one client. */
     public const NOT_STORED = [
-        'connection',
-        'content-length',
-        'date',
-        'keep-alive',
-        'proxy-authenticate',
-        'proxy-connection',
-        'set-cookie',
-        'te',
-        'trailer',
-        'transfer-encoding',
-        'upgrade',
+        'connection', 'content-length', 'date', 'keep-alive', 'proxy-authenticate', 'proxy-connection', 'set-cookie',
+        'te', 'trailer', 'transfer-encoding', 'upgrade',
     ];
 }
