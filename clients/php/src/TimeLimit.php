@@ -12,35 +12,36 @@ final class TimeLimit
 {
     private const LONGEST_ALARM = 86_400;
 
+    public static function now(): float
+    {
+        return hrtime(true) / 1e9;
+    }
+
     public static function run(float $limit, callable $work): mixed
     {
-        $end = Lease::now() + $limit;
+        $end = self::now() + $limit;
         $tooLate = static fn () => throw new Error\HandlerLate("the handler did not answer within $limit s");
-        $disarm = self::arm($limit, $tooLate);
+        $hasAlarm = function_exists('pcntl_alarm') && $limit < self::LONGEST_ALARM
+            && pcntl_signal_get_handler(SIGALRM) === SIG_DFL;
+        $wasAsync = $hasAlarm && pcntl_async_signals(true);
+        $disarm = static function () use ($hasAlarm, $wasAsync): void {
+            if ($hasAlarm) {
+                pcntl_alarm(0);
+                pcntl_signal(SIGALRM, SIG_DFL);
+                pcntl_async_signals($wasAsync);
+            }
+        };
+        if ($hasAlarm) {
+            pcntl_signal(SIGALRM, static fn () => [$disarm(), $tooLate()]); // it may come just before the end
+            pcntl_alarm((int) ceil($limit));
+        }
         try {
             return $work();
         } finally {
             $disarm();
-            if (Lease::now() > $end) {
+            if (self::now() > $end) {
                 $tooLate();
             }
         }
-    }
-
-    private static function arm(float $limit, \Closure $onAlarm): \Closure
-    {
-        $isPossible = function_exists('pcntl_alarm') && $limit < self::LONGEST_ALARM;
-        if (!$isPossible || pcntl_signal_get_handler(SIGALRM) !== SIG_DFL) {
-            return static fn (): null => null;
-        }
-        $wasAsync = pcntl_async_signals(true);
-        $disarm = static function () use ($wasAsync): void {
-            pcntl_alarm(0);
-            pcntl_signal(SIGALRM, SIG_DFL);
-            pcntl_async_signals($wasAsync);
-        };
-        pcntl_signal(SIGALRM, static fn () => [$disarm(), $onAlarm()]); // it may come just before `run` disarms
-        pcntl_alarm((int) ceil($limit));
-        return $disarm;
     }
 }

@@ -13,11 +13,18 @@ foreach (['GuzzleHttp/Psr7', 'Symfony/Bundle/FrameworkBundle', 'Doctrine/DBAL', 
 if (!interface_exists(Psr\Http\Server\RequestHandlerInterface::class)) {
     require_once __DIR__ . '/psr15.php';
 }
+// As Composer's class map: some files have several classes, as those of a small namespace.
 spl_autoload_register(static function (string $class): void {
+    $others = [
+        'Event' => 'Options', 'Form' => 'Exchange', 'Kind' => 'Options', 'Lease' => 'LeasedClaim', 'Record' => 'Request',
+        'Result' => 'Answer', 'TransactionalClaim' => 'Transactions', 'Verdict' => 'Settings', 'Work' => 'Worker',
+    ];
     if (str_starts_with($class, 'Idempotency\\Postgres\\')) {
-        $file = dirname(__DIR__) . '/src/' . strtr(substr($class, 21), '\\', '/') . '.php';
-        $file = is_file($file) ? $file : dirname($file) . '.php'; // of all errors
-        is_file($file) && require_once $file;
+        $name = strtr(substr($class, 21), '\\', '/');
+        foreach ([$name, $others[$name] ?? dirname($name)] as $file) {
+            $file = dirname(__DIR__) . "/src/$file.php";
+            is_file($file) && require_once $file;
+        }
     }
 });
 require_once dirname(__DIR__) . '/src/functions.php';
