@@ -14,9 +14,6 @@ class DatabaseAway extends \RuntimeException {}
 /** The database did not answer within the whole time. */
 final class DatabaseLate extends DatabaseAway {}
 
-/** COMMIT has no answer, and there is no record that tells its result: a repetition might do the work twice. */
-final class InDoubt extends DatabaseAway {}
-
 /** An error of a statement by ext-pgsql. Without a SQLSTATE the connection is lost. */
 final class SqlError extends \RuntimeException
 {

@@ -5,8 +5,38 @@ declare(strict_types=1);
 namespace Idempotency\Postgres;
 
 /** What a database's error means, independent of the driver. @internal */
-final class Failure
+enum Failure
 {
+    /** A serialization failure or a deadlock. */
+    case Conflict;
+    /** The connection is lost, or none could be made, or it is to a standby, which takes no claim. */
+    case ConnectionLost;
+    /** There is no claim with this token. */
+    case ClaimLost;
+    /** No call like this can succeed: a right, a function, the database or a value is wrong. */
+    case Mistake;
+    case Other;
+
+    public static function of(\Throwable $error): self
+    {
+        $state = self::sqlState($error);
+        $isAway = $error instanceof Error\DatabaseAway || $error instanceof Error\SqlError && $error->sqlState === null;
+        $isOf = static fn (string $classes): bool => preg_match("/^($classes)/", $state ?? '') === 1;
+        return match (true) {
+            $isOf('40') => self::Conflict,
+            $isAway || $isOf('08|53|57P|25006') => self::ConnectionLost,
+            $isOf('ID404|ID409') => self::ClaimLost,
+            $state === null || $isOf('0A|22|28|3D|3F|42') => self::Mistake,
+            default => self::Other,
+        };
+    }
+
+    /** Another try may succeed. */
+    public function isTransient(): bool
+    {
+        return $this === self::Conflict || $this === self::ConnectionLost;
+    }
+
     /** The SQLSTATE of the first driver's error in the chain: other services have codes of five characters, too. */
     public static function sqlState(\Throwable $error): ?string
     {
@@ -29,40 +59,5 @@ final class Failure
             return $state;
         }
         return str_contains($error->getMessage(), 'idle-in-transaction timeout') ? '25P03' : '08006';
-    }
-
-    /** The connection is lost, or none could be made, or it is to a standby, which takes no claim. */
-    public static function isConnectionLost(\Throwable $error): bool
-    {
-        return $error instanceof Error\DatabaseAway
-            || $error instanceof Error\SqlError && $error->sqlState === null
-            || preg_match('/^(08|53|57P|25006)/', self::sqlState($error) ?? '') === 1;
-    }
-
-    /** A serialization failure or a deadlock. */
-    public static function isConflict(\Throwable $error): bool
-    {
-        return str_starts_with(self::sqlState($error) ?? '', '40');
-    }
-
-    /** Another try may succeed. */
-    public static function isTransient(\Throwable $error): bool
-    {
-        return self::isConflict($error) || self::isConnectionLost($error);
-    }
-
-    /** No call like this can succeed: a right, a function, the database or a value is wrong. */
-    public static function isMistake(\Throwable $error): bool
-    {
-        $state = self::sqlState($error);
-        return $state === null
-            ? !self::isConnectionLost($error)
-            : preg_match('/^(0A|22|28|3D|3F|42)/', $state) === 1;
-    }
-
-    /** There is no claim with this token. */
-    public static function isClaimLost(\Throwable $error): bool
-    {
-        return in_array(self::sqlState($error), ['ID404', 'ID409'], true);
     }
 }

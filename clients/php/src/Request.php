@@ -44,7 +44,7 @@ final readonly class Request
     /** @param list<array<string, mixed>> $rows of Contract::BEGIN */
     public function record(array $rows): Record
     {
-        return new Record($rows[0], $this->scope, $this->principal);
+        return new Record($rows[0] + ['scope' => $this->scope, 'principal' => $this->principal]);
     }
 
     /** @return list<string|null> the values of Contract::BEGIN; without a lease the claim is a transactional one */
@@ -74,5 +74,95 @@ final readonly class Request
     public static function milliseconds(int|float|null $seconds): ?string
     {
         return $seconds === null ? null : (string) (int) round($seconds * 1000);
+    }
+}
+
+/** A row of idem_begin or idem_claim_due: a claim, or why there is none. */
+final readonly class Record
+{
+    public string $outcome;
+    public ?string $key;
+    public string $scope;
+    public string $principal;
+    public ?string $token;
+    public ?int $attempt;
+    public ?string $recoveryPoint;
+    /** @var array<string, mixed> */
+    public array $state;
+    public ?float $retryAfter;
+    /** The stored one; none where a record failed without one. */
+    public ?Answer $answer;
+
+    /** @param array<string, mixed> $row as PDO or ext-pgsql has it */
+    public function __construct(array $row)
+    {
+        $this->outcome = $row['outcome'] ?? 'execute';
+        $this->key = $row['key'];
+        $this->scope = $row['scope'];
+        $this->principal = $row['principal'];
+        $this->token = isset($row['token']) ? (string) $row['token'] : null;
+        $this->attempt = isset($row['attempt']) ? (int) $row['attempt'] : null;
+        $this->recoveryPoint = $row['recovery_point'];
+        $this->state = self::json($row['state']);
+        $this->retryAfter = isset($row['retry_after']) ? (float) $row['retry_after'] : null;
+        $hasAnswer = isset($row['status_code']) || ($row['status'] ?? '') === 'completed';
+        $this->answer = $this->outcome === Result::REPLAY && $hasAnswer ? self::stored($row) : null;
+    }
+
+    /** @param array<string, mixed> $row */
+    private static function stored(array $row): Answer
+    {
+        $omitted = self::isTrue($row['body_omitted']) ? ['Idempotent-Body' => 'omitted'] : [];
+        $body = $row['body'] ?? '';
+        $body = (string) match (true) {
+            is_resource($body) => stream_get_contents($body),
+            $body === '' => '',
+            default => pg_unescape_bytea($body),
+        };
+        $fields = Answer::pairs(self::json($row['headers']) + $omitted);
+        return new Answer((int) ($row['status_code'] ?? 200), $fields, $body);
+    }
+
+    /** @return array<string, mixed> */
+    private static function json(?string $text): array
+    {
+        return (array) json_decode($text ?? '{}', true, 1024, JSON_THROW_ON_ERROR);
+    }
+
+    /** PDO has a bool, ext-pgsql a letter. */
+    public static function isTrue(mixed $value): bool
+    {
+        return in_array($value, [true, 't', 1, '1'], true);
+    }
+
+    /** @return array<string, mixed> what a claim of either kind says */
+    public function names(): array
+    {
+        $attempt = $this->attempt ?? 1;
+        return ['key' => $this->key, 'scope' => $this->scope, 'principal' => $this->principal, 'attempt' => $attempt];
+    }
+
+    /** @return list<string|null> values of a statement about the claim, its own ones in the middle */
+    public function values(?string ...$own): array
+    {
+        return [$this->key, ...$own, $this->scope, $this->principal, $this->token];
+    }
+
+    /** @return array{string, list<string|null>}|null a statement that ends the claim, if the verdict says so */
+    public function ending(?Verdict $verdict, Answer $answer, Settings $settings): ?array
+    {
+        if ($verdict !== Verdict::Keep) {
+            $isUnknown = $verdict === Verdict::Unknown;
+            return $isUnknown ? [Contract::UNKNOWN, $this->unknown("status $answer->status")] : null;
+        }
+        $status = $answer->status === null ? null : (string) $answer->status;
+        $body = $answer->whole === null && $status !== null ? Request::bytes($answer->body) : null;
+        return [Contract::COMPLETE, $this->values($status, $body, $answer->storedHeaders($settings->dropHeaders))];
+    }
+
+    /** @return list<string|null> */
+    public function unknown(?string $error, ?string $reference = null): array
+    {
+        return $this->values(Request::text($error), Request::text($reference));
     }
 }

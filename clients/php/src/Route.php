@@ -178,15 +178,11 @@ final class Route
         $this->isOurs = false;
         $names = [$this->key, $this->scope, $this->principal];
         $transactions = new Transactions($this->database, $this->settings());
-        try {
-            $answer = match (true) {
-                $this->kind === Kind::Leased => $this->work(new LeasedClaim(...$names)),
-                $isAway => $this->work(new TransactionalClaim(null, ...$names, protected: false)),
-                default => $transactions->unclaimed($this->work(...), ...$names),
-            };
-        } catch (\Throwable $error) {
-            $answer = $this->settings()->answerTo($error);
-        }
+        $answer = $this->settings()->answerOf(fn (): Answer => match (true) {
+            $this->kind === Kind::Leased => $this->work(new LeasedClaim(...$names)),
+            $isAway => $this->work(new TransactionalClaim(null, ...$names, protected: false)),
+            default => $transactions->unclaimed($this->work(...), ...$names),
+        });
         return $answer->sent($this->keyFields());
     }
 

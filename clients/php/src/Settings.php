@@ -28,23 +28,10 @@ final readonly class Settings
         public ?\Closure $raised = null,
     ) {}
 
-    /** The answer to an exception of the work; throws it where it has none. */
-    public function answerTo(\Throwable $error): Answer
-    {
-        $rejected = $error instanceof Error\Rejection ? $error->answer : null;
-        return $rejected ?? $this->raised?->__invoke($error) ?? throw $error;
-    }
-
     /** All statuses except those that another attempt may cure, and server faults. */
     public static function keeps(int $status): bool
     {
         return $status < 500 && !in_array($status, Contract::NOT_KEPT, true);
-    }
-
-    /** Whether the effects of the work stay. */
-    public function commits(Answer $answer): bool
-    {
-        return in_array($this->verdictOn($answer), [Verdict::Keep, Verdict::Unknown], true);
     }
 
     /** Null: the route has no opinion, and its status says that the answer is not to be kept. */
@@ -58,4 +45,73 @@ final readonly class Settings
         $isFault = $answer->raised && $answer->status >= 500;
         return $answer->status === null || !$isFault && $keep($answer->status) ? Verdict::Keep : null;
     }
+
+    /** Whether the effects of the work stay. */
+    public function commits(Answer $answer): bool
+    {
+        return in_array($this->verdictOn($answer), [Verdict::Keep, Verdict::Unknown], true);
+    }
+
+    /**
+     * The answer of the work, or to its exception; throws it where it has none.
+     *
+     * @template T
+     * @param callable(): T $work
+     * @return T|Answer
+     * @internal
+     */
+    public function answerOf(callable $work): mixed
+    {
+        try {
+            return $work();
+        } catch (\Throwable $error) {
+            $rejected = $error instanceof Error\Rejection ? $error->answer : null;
+            return $rejected ?? $this->raised?->__invoke($error) ?? throw $error;
+        }
+    }
+
+    /**
+     * Repeats a call after a conflict or a lost connection. Also after a COMMIT without an answer: the same key gets
+     * `replay` if it was committed, `execute` if not.
+     *
+     * @template T
+     * @param callable(bool $lost, bool $last): T $call lost: an earlier try has lost its connection
+     * @param bool $onlyConflicts nothing else; the error is then the last run's own
+     * @return T
+     * @internal
+     */
+    public function repeat(callable $call, bool $onlyConflicts = false): mixed
+    {
+        $late = 0;
+        $lost = false;
+        for ($attempt = 1; true; $attempt++) {
+            try {
+                return $call($lost, $attempt >= $this->attempts);
+            } catch (Error\Thrown $raised) {
+                [$cause, $mayRunAgain] = [$raised->cause, $raised->mayRunAgain];
+            } catch (\Throwable $raised) {
+                [$cause, $mayRunAgain] = [$raised, Failure::of($raised)->isTransient()];
+            }
+            $isConflict = Failure::of($cause) === Failure::Conflict;
+            $lost = $lost || !$isConflict;
+            // Each of these has used the whole time; a second one asks for the result of a COMMIT.
+            $late += $raised instanceof Error\DatabaseLate ? 1 : 0;
+            $isLast = $attempt >= $this->attempts || $late === 2;
+            if (!$mayRunAgain || $onlyConflicts && ($isLast || !$isConflict)) {
+                throw $cause;
+            }
+            if ($isLast) {
+                throw new Error\DatabaseAway('the database could not do it', 0, $cause);
+            }
+            usleep((int) (20_000 * 2 ** ($attempt - 1) * (0.5 + mt_rand() / mt_getrandmax())));
+        }
+    }
+}
+
+/** What becomes of an answer. */
+enum Verdict: string
+{
+    case Keep = 'keep';
+    case Free = 'free';
+    case Unknown = 'unknown';
 }

@@ -6,6 +6,23 @@ namespace Idempotency\Postgres;
 
 use Idempotency\Postgres\Database\Session;
 
+/** The work's view of a claim in its transaction. */
+final readonly class TransactionalClaim
+{
+    /**
+     * @param object|null $connection of the transaction that holds the claim: PDO, PgSql\Connection or Doctrine's
+     * @param bool $protected false if it runs without a claim, by the route's options
+     */
+    public function __construct(
+        public ?object $connection,
+        public ?string $key,
+        public string $scope,
+        public string $principal,
+        public int $attempt = 1,
+        public bool $protected = true,
+    ) {}
+}
+
 /** Claim, work and answer in one transaction. @internal */
 final class Transactions
 {
@@ -17,65 +34,59 @@ final class Transactions
 
     public function __construct(private readonly Database\Connection $database, private readonly Settings $settings)
     {
-        $this->within = (float) $settings->databaseTimeout;
+        $this->within = $settings->databaseTimeout;
     }
 
-    /** @param callable(TransactionalClaim): Answer $work */
-    public function run(Request $request, callable $work): Result
+    /**
+     * @param callable(TransactionalClaim): Answer $work
+     * @param Answer|null $raised by the work, which has been rolled back before
+     */
+    public function run(Request $request, callable $work, ?Answer $raised = null): Result
     {
-        $result = $this->claimed($request, function (Session $own, Record $record) use ($work): Answer {
-            $this->settings->onClaim?->__invoke($record);
-            return $this->worked($own, $work, new TransactionalClaim($own->connection(), ...$record->names()));
-        });
-        $answer = $result->answer;
-        if ($answer === null || !$answer->raised || !$this->settings->commits($answer)) {
-            return $result;
-        }
-        // Its work is rolled back. If another request has claimed the key meanwhile, its answer counts.
-        return $this->claimed($request, static fn (): Answer => $answer, true);
-    }
-
-    /** @param callable(Session, Record): Answer $answerOf */
-    private function claimed(Request $request, callable $answerOf, bool $isUndone = false): Result
-    {
-        $try = function (Session $own, bool $lost, bool $last) use ($request, $answerOf, $isUndone): Result {
+        $result = $this->repeated(function (Session $own, bool $lost, bool $last) use ($request, $work, $raised) {
             // A duplicate waits within the first statement.
-            $within = $this->within + (float) $request->wait;
+            $within = $this->within + ($request->wait ?? 0);
             $record = $request->record($own->query(Contract::BEGIN, $request->values(null), $within));
             if ($record->outcome === 'in_progress' && $lost && !$last) {
                 // The server may notice later than we do.
                 throw new Error\DatabaseAway('the transaction that was lost has not ended');
             }
-            return $record->outcome === 'execute'
-                ? $this->ended($own, $record, $answerOf($own, $record), $isUndone)
-                : Result::ofRecord($record);
-        };
-        return $this->repeated($try);
+            if ($record->outcome !== 'execute') {
+                return Result::ofRecord($record);
+            }
+            if ($raised === null) {
+                $this->settings->onClaim?->__invoke($record);
+                $claim = new TransactionalClaim($own->connection(), ...$record->names());
+            }
+            return $this->ended($own, $record, $raised ?? $this->worked($own, $work, $claim), $raised !== null);
+        });
+        // If another request claims the key before the second transaction, its answer counts.
+        $isUndone = $raised === null && $result->answer?->raised && $this->settings->commits($result->answer);
+        return $isUndone ? $this->run($request, $work, $result->answer) : $result;
     }
 
     /**
      * The work of a claim that was committed before: its result commits together with its effects.
      *
      * @param callable(object): Answer $work gets the connection of the transaction
+     * @return Answer|Result an Answer where it has rolled back
      */
-    public function workOff(Record $record, callable $work): Result
+    public function workOff(Record $record, callable $work): Answer|Result
     {
         $try = fn (Session $own) => $this->ended($own, $record, $this->worked($own, $work, $own->connection()));
-        return Again::afterConflicts($this->settings, fn (): Result => $this->within($try));
+        $result = $this->repeated($try, onlyConflicts: true);
+        return $result->outcome === Result::EXECUTED ? $result : $result->answer;
     }
 
     /** @param bool $isUndone the work of an answer that was raised has been rolled back before */
     private function ended(Session $own, Record $record, Answer $answer, bool $isUndone = false): Result
     {
         $verdict = $answer->raised && !$isUndone ? null : $this->settings->verdictOn($answer);
-        if ($verdict === Verdict::Keep) {
-            $own->open()->query(Contract::COMPLETE, $record->completion($answer, $this->settings), $this->within);
-        } elseif ($verdict === Verdict::Unknown) {
-            $own->open()->query(Contract::UNKNOWN, $record->unknown("status $answer->status"), $this->within);
-        } else {
-            return new Result(Result::NOT_KEPT, $answer, $record);
+        $ending = $record->ending($verdict, $answer, $this->settings);
+        if ($ending !== null) {
+            $own->open()->query(...$ending, within: $this->within);
+            $own->commit($this->within);
         }
-        $own->commit($this->within);
         return new Result($verdict === Verdict::Keep ? Result::EXECUTED : Result::NOT_KEPT, $answer, $record);
     }
 
@@ -98,7 +109,8 @@ final class Transactions
     }
 
     /**
-     * A transaction without a claim, with the same limits and repeats, except after a COMMIT without an answer.
+     * A transaction without a claim, with the same limits and repeats, except after a COMMIT without an answer: no
+     * record tells its result, so a repetition might do the work twice.
      *
      * @param callable(TransactionalClaim): Answer $work
      */
@@ -114,34 +126,31 @@ final class Transactions
             try {
                 $own->commit($this->within);
             } catch (\Throwable $error) {
-                throw Failure::isConnectionLost($error)
-                    ? new Error\InDoubt('it is not known whether the transaction committed', 0, $error)
-                    : $error;
+                $isKnown = Failure::of($error) !== Failure::ConnectionLost;
+                $inDoubt = new Error\DatabaseAway('it is not known whether the transaction committed', 0, $error);
+                throw $isKnown ? $error : new Error\Thrown($inDoubt, false);
             }
             return $answer;
         });
     }
 
-    private function repeated(callable $call): mixed
+    /** Each time in a transaction that rolls back unless `call` has committed it. */
+    private function repeated(callable $call, bool $onlyConflicts = false): mixed
     {
-        return Again::call($this->settings, fn (bool ...$tries): mixed => $this->within($call, ...$tries));
-    }
-
-    /** A transaction that rolls back unless `call` has committed it. */
-    private function within(callable $call, bool ...$tries): mixed
-    {
-        $own = $this->database->begin($this->within);
-        try {
-            return $call($own, ...$tries);
-        } finally {
-            $own->rollBack($this->within);
-        }
+        return $this->settings->repeat(function (bool ...$tries) use ($call): mixed {
+            $own = $this->database->begin($this->within);
+            try {
+                return $call($own, ...$tries);
+            } finally {
+                $own->rollBack($this->within);
+            }
+        }, $onlyConflicts);
     }
 
     /** The answer of the work, or to its exception. */
     private function worked(Session $own, callable $work, object $claim): Answer
     {
-        $limit = (float) ($this->settings->handlerTimeout ?? Contract::HANDLER_TIMEOUT_MS / 1000);
+        $limit = $this->settings->handlerTimeout ?? Contract::HANDLER_TIMEOUT_MS / 1000;
         try {
             return $this->let($own, static fn (): Answer => $work($claim), $limit);
         } catch (Error\Thrown $thrown) {
@@ -150,7 +159,7 @@ final class Transactions
             }
             $own->rollBack($this->within); // the framework's listeners may use the connection
             try {
-                return $this->settings->answerTo($thrown->cause);
+                return $this->settings->answerOf(static fn () => throw $thrown->cause);
             } catch (\Throwable $error) {
                 throw new Error\Thrown($error, false);
             }
@@ -166,12 +175,10 @@ final class Transactions
         $this->mayRunAgain = $isFresh;
         try {
             return TimeLimit::run($limit, $work);
-        } catch (Error\HandlerLate $late) {
-            throw new Error\Thrown($late, false);
         } catch (\Throwable $error) {
             // A limit that each run would exceed is no reason to run again.
-            $isGone = $own->isGone() && Failure::sqlState($error) !== '25P03';
-            throw new Error\Thrown($error, $isGone || Failure::isConflict($error));
+            $isLate = $error instanceof Error\HandlerLate || Failure::sqlState($error) === '25P03';
+            throw new Error\Thrown($error, !$isLate && ($own->isGone() || Failure::of($error) === Failure::Conflict));
         }
     }
 }

@@ -18,10 +18,8 @@ final class Worker
     private readonly \Closure $onError;
     private readonly Settings $settings;
     private readonly Database\Connection $own;
-    private ?LeaseHolder $held = null;
+    private ?Lease $held = null;
     private bool $isStopped = false;
-    private bool $hasClaimed = false;
-    private float $outage;
 
     /**
      * @param string $scope one, or the beginning of several and `*`
@@ -53,30 +51,30 @@ final class Worker
         $channel !== '' ?: throw new \InvalidArgumentException('idempotency: `channel` has to be a name');
         $this->handler = $handler(...);
         $this->onError = $onError === null ? self::log(...) : $onError(...);
-        $limits = compact('databaseTimeout', 'handlerTimeout', 'lease');
-        $this->settings = new Settings(...$limits);
+        $this->settings = new Settings(...compact('databaseTimeout', 'handlerTimeout', 'lease'));
         $this->own = $database->another();
-        $this->outage = $poll;
     }
 
     /** Returns after `stop`. Throws if the first claim shows a mistake: no right, no such function. */
     public function run(): void
     {
+        $hasClaimed = false;
+        $outage = $this->poll;
         while (!$this->isStopped) {
-            $sent = Lease::now();
+            $sent = TimeLimit::now();
             try {
                 $row = $this->claim();
             } catch (\Throwable $error) {
-                if (!$this->hasClaimed && Failure::isMistake($error)) {
+                if (!$hasClaimed && Failure::of($error) === Failure::Mistake) {
                     throw $error;
                 }
                 $this->tell($error, null);
-                $this->rest($this->outage);
-                $this->outage = min($this->outage * 2, max(self::LONGEST_PAUSE, $this->poll));
+                $this->rest($outage);
+                $outage = min($outage * 2, max(self::LONGEST_PAUSE, $this->poll));
                 continue;
             }
-            $this->hasClaimed = true;
-            $this->outage = $this->poll;
+            $hasClaimed = true;
+            $outage = $this->poll;
             $row === null ? $this->rest($this->poll) : $this->perform($row, $sent);
         }
     }
@@ -91,13 +89,13 @@ final class Worker
     public function abort(): void
     {
         $this->stop();
-        $this->held?->lease->abort();
+        $this->held?->abort();
     }
 
     /** @return array<string, mixed>|null the record that is due first */
     private function claim(): ?array
     {
-        $within = (float) $this->settings->databaseTimeout;
+        $within = $this->settings->databaseTimeout;
         try {
             $this->channel === null || $this->own->listen($this->channel, $within);
         } catch (\Throwable $error) {
@@ -110,8 +108,8 @@ final class Worker
     /** A signal may come before a wait begins, so none is long. */
     private function rest(float $seconds): void
     {
-        $end = Lease::now() + $seconds * (0.5 + mt_rand() / mt_getrandmax());
-        while (!$this->isStopped && ($left = $end - Lease::now()) > 0) {
+        $end = TimeLimit::now() + $seconds * (0.5 + mt_rand() / mt_getrandmax());
+        while (!$this->isStopped && ($left = $end - TimeLimit::now()) > 0) {
             $wait = min($left, 0.5);
             if ($this->channel === null) {
                 usleep((int) ($wait * 1e6));
@@ -125,34 +123,24 @@ final class Worker
     private function perform(array $row, float $sent): void
     {
         $inTransaction = $this->mode === Kind::Transactional;
-        $record = new Record($row, $row['scope'], $row['principal']);
-        $this->held = new LeaseHolder($this->own, $this->settings, $record, $sent, $inTransaction);
+        $held = $this->held = new Lease($this->own, $this->settings, new Record($row), $sent, $inTransaction);
         $work = null;
-        $run = function (?object $connection) use ($row, &$work): Answer {
-            $work = new Work($row, $this->held, $connection);
+        $run = function (?object $connection) use ($row, $held, &$work): Answer {
+            $work = new Work($row, $held, $connection);
             $answer = ($this->handler)($work);
+            if ($connection !== null && !$held->isHeld() && $held->isLost()) {
+                throw new Error\LeaseLost('the claim is lost');
+            }
             return $answer instanceof Answer ? $answer : new Answer(null);
         };
+        $transactions = new Transactions($this->database, $this->settings);
         try {
-            $this->held->settle(fn (): Answer|Result => $inTransaction ? $this->transact($run) : $run(null));
+            $held->settle(static fn () => $inTransaction ? $transactions->workOff($held->record, $run) : $run(null));
         } catch (\Throwable $error) {
             $this->tell($error, $work);
         } finally {
             $this->held = null;
         }
-    }
-
-    /** The Result where it has committed; else the answer, whose work is rolled back. */
-    private function transact(callable $run): Answer|Result
-    {
-        $held = $this->held;
-        $work = static function (object $connection) use ($run, $held): Answer {
-            $answer = $run($connection);
-            $held->lease->isHeld();
-            return $held->lease->isLost() ? throw new Error\LeaseLost('the claim is lost') : $answer;
-        };
-        $result = (new Transactions($this->database, $this->settings))->workOff($held->record, $work);
-        return $result->outcome === Result::EXECUTED ? $result : $result->answer;
     }
 
     private function tell(\Throwable $error, ?Work $work): void
@@ -167,5 +155,34 @@ final class Worker
     private static function log(\Throwable $error): void
     {
         error_log("idempotency: a worker: $error");
+    }
+}
+
+/** The handler's view of a record that a worker has claimed. */
+final readonly class Work extends LeasedClaim
+{
+    public ?int $token;
+    public ?string $operation;
+    public ?string $method;
+    public ?string $path;
+    /** What the client has sent, as PHP's arrays; null unless the policy stores requests. */
+    public mixed $request;
+    /** Of the last attempt. */
+    public ?string $error;
+
+    /**
+     * @param array<string, mixed> $row
+     * @param object|null $connection of the transaction that commits with the result; none where the worker is leased
+     * @internal
+     */
+    public function __construct(array $row, Lease $lease, public ?object $connection)
+    {
+        parent::__construct(...$lease->record->names(), recoveryPoint: $row['recovery_point'], lease: $lease);
+        $this->token = (int) $row['token'];
+        $this->operation = $row['operation'];
+        $this->method = $row['method'];
+        $this->path = $row['path'];
+        $this->request = json_decode($row['request'] ?? 'null', true, 1024, JSON_THROW_ON_ERROR);
+        $this->error = $row['error'];
     }
 }

@@ -31,7 +31,19 @@ function leased(
     callable $work,
     Settings $settings = new Settings(),
 ): Result {
-    return LeaseHolder::run($database, $request, $work, $settings);
+    $sent = 0.0;
+    $record = $settings->repeat(static function () use ($database, $request, $settings, &$sent): Record {
+        $sent = TimeLimit::now();
+        $within = $settings->databaseTimeout + ($request->wait ?? 0);
+        return $request->record($database->statement(Contract::BEGIN, $request->values($settings->lease), $within));
+    });
+    if ($record->outcome !== 'execute') {
+        return Result::ofRecord($record);
+    }
+    $settings->onClaim?->__invoke($record);
+    $lease = new Lease($database, $settings, $record, $sent);
+    $claim = new LeasedClaim(...$record->names(), recoveryPoint: $record->recoveryPoint, lease: $lease);
+    return $lease->settle(static fn (): Answer => $work($claim));
 }
 
 /**

@@ -4,9 +4,13 @@ declare(strict_types=1);
 
 namespace Idempotency\Tests;
 
+use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Error\LeaseLost;
 use Idempotency\Postgres\Error\SqlError;
 use Idempotency\Postgres\Lease;
+use Idempotency\Postgres\Record;
+use Idempotency\Postgres\Settings;
+use Idempotency\Postgres\TimeLimit;
 use PHPUnit\Framework\TestCase;
 
 /** The lease by our clock, which the tests set back instead of waiting. */
@@ -19,13 +23,22 @@ final class LeaseTest extends TestCase
     /** @param float $passed how much of the 60 s */
     private function lease(float $passed, ?\Exception $error = null): Lease
     {
-        $extend = function (float $within) use ($error): void {
-            $this->beats[] = $within;
-            $error === null ?: throw $error;
+        $database = new class ($this->beats, $error) extends Connection {
+            public function __construct(private array &$beats, private readonly ?\Exception $error)
+            {
+            }
+
+            public function statement(string $text, array $values, float $within): array
+            {
+                $this->beats[] = $within;
+                return $this->error === null ? [] : throw $this->error;
+            }
         };
-        return new Lease(60, Lease::now() - $passed, $extend, function (): void {
+        $row = ['key' => 'k', 'scope' => 's', 'principal' => 'p', 'recovery_point' => null, 'state' => null];
+        $settings = new Settings(databaseTimeout: 20, lease: 60, onLeaseLost: function (): void {
             $this->lost++;
         });
+        return new Lease($database, $settings, new Record($row), TimeLimit::now() - $passed);
     }
 
     public function testNoBeatBeforeAThird(): void

@@ -105,7 +105,7 @@ final class ProtectedController
     /** To an exception that says no to the request, by its own status or by the listeners' 4xx; else none. */
     private function answerTo(\Throwable $error): ?Answer
     {
-        $isOurs = str_starts_with($error::class, 'Idempotency\\Postgres\\') || Failure::isTransient($error);
+        $isOurs = str_starts_with($error::class, 'Idempotency\\Postgres\\') || Failure::of($error)->isTransient();
         if (!$error instanceof \Exception || $isOurs || $error === ($this->told[0] ?? null)) {
             return null;
         }
