@@ -6,7 +6,6 @@ namespace Idempotency\Postgres\Error;
 
 use Idempotency\Postgres\Answer;
 use Idempotency\Postgres\Contract;
-use Idempotency\Postgres\Problems;
 
 /** The database could not be reached, or did not answer in time. */
 class DatabaseAway extends \RuntimeException {}
@@ -51,15 +50,9 @@ final class Rejection extends \RuntimeException
 /** A refusal that does not concern keys. */
 final class HttpProblem extends \RuntimeException
 {
-    public function __construct(public readonly string $word, private readonly string $detail = '')
+    public function __construct(public readonly string $word, public readonly string $detail = '')
     {
         parent::__construct($detail ?: Contract::PROBLEMS[$word][1]);
-    }
-
-    public function answer(): Answer
-    {
-        $detail = $this->detail === '' ? [] : ['detail' => $this->detail];
-        return Problems::documentAnswer(Problems::local($this->word) + $detail);
     }
 }
 

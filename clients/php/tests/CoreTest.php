@@ -6,14 +6,11 @@ namespace Idempotency\Tests;
 
 use GuzzleHttp\Psr7\HttpFactory;
 use GuzzleHttp\Psr7\Response;
-use Idempotency\Postgres\Body;
 use Idempotency\Postgres\Caller\Caller;
 use Idempotency\Postgres\Caller\NotFinal;
 use Idempotency\Postgres\Error\HttpProblem;
 use Idempotency\Postgres\Exchange;
-use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Form;
-use Idempotency\Postgres\Identity;
 use Idempotency\Postgres\Key;
 use Idempotency\Postgres\Options;
 use PHPUnit\Framework\TestCase;
@@ -74,28 +71,67 @@ final class CoreTest extends TestCase
             ['a', null, null, '1', 'b[c][0]', null, null, '2', 'b[c][1]', null, null, '3', 'file[0]', 'x.bin', 'text/plain', "\0"],
             Form::parsed($fields, $files, $part),
         );
-        $digest = static fn (array $own): string => Identity::digest('POST', '/', 'multipart/form-data; boundary=x', '', $own);
+        $headers = ['Content-Type' => ['multipart/form-data; boundary=x']];
+        $digest = static fn (array $own): string => self::exchange($headers, '', static fn () => $own)->digest('');
         self::assertNotSame($digest(Form::parsed($fields, [], $part)), $digest(Form::parsed($fields, $files, $part)));
         self::assertNull(Form::parsed([], [], $part));
     }
 
     public function testBytesBehindGzipAreNoBody(): void
     {
-        $read = static function (string $body): string {
-            $stream = (new HttpFactory())->createStream($body);
-            $headers = ['Content-Encoding' => ['gzip']];
-            $none = static fn () => null;
-            return Body::read(new Exchange($stream, 'POST', $headers, '/', '/', 'POST /', $stream->read(...), $none, $none), 1000);
-        };
+        $read = static fn (string $body): string => self::exchange(['Content-Encoding' => ['gzip']], $body)->body(1000);
         self::assertSame('text', $read(gzencode('text')));
+        // Within what is decoded at once, and behind it.
+        foreach (['more', gzencode('more'), str_repeat('more', 1000), gzencode(random_bytes(900)) . gzencode('more')] as $more) {
+            try {
+                $read(gzencode('text') . $more);
+                self::fail('it is refused');
+            } catch (HttpProblem $problem) {
+                self::assertSame('bad_body', $problem->word);
+            }
+        }
+    }
+
+    public function testAMemberBehindOneThatEndsWithAPiece(): void
+    {
+        $first = gzencode('text');
+        $first = substr_replace($first, "\x10" . substr($first, 4, 6) . str_repeat('c', 1023 - strlen($first)) . "\0", 3, 7); // a comment
+        self::assertSame([1024, 'text'], [strlen($first), gzdecode($first)]);
         $this->expectException(HttpProblem::class);
-        $read(gzencode('text') . 'more');
+        self::exchange(['Content-Encoding' => ['gzip']], $first . gzencode('more'))->body(1000);
+    }
+
+    public function testALimitEndsWhatIsDecoded(): void
+    {
+        $this->expectExceptionMessage('too large');
+        self::exchange(['Content-Encoding' => ['gzip']], gzencode(str_repeat('x', 1001)))->body(1000);
+    }
+
+    /** @param array<string, list<string>> $headers */
+    private static function exchange(array $headers, string $body, ?\Closure $form = null): Exchange
+    {
+        $stream = (new HttpFactory())->createStream($body);
+        $none = static fn () => null;
+        return new Exchange($stream, 'POST', $headers, '/', '/', '/', $stream->read(...), $form ?? $none, $none);
+    }
+
+    public function testFormsThatAreParsedHere(): void
+    {
+        $part = static fn (string $head): string => "--x\r\n$head\r\n\r\n1\r\n--x--";
+        $parts = static fn (string $head): ?array => Form::parts('multipart/form-data; boundary=x', $part($head));
+        self::assertSame(['a', null, null, '1'], $parts('Content-Disposition: form-data; name=a'));
+        $fields = "X-One: content-disposition: no\r\n content-DISPOSITION : form-data; name=\"b\\\"\"; filename=\"c\"\r\n"
+            . "Content-Type: Text/Plain; charset=utf-8\r\nContent-Type: other/type";
+        self::assertSame(['b"', 'c', 'text/plain', '1'], $parts($fields));
+        self::assertNull($parts('Content-Type: text/plain'));
+        self::assertNull($parts("X: y\nContent-Disposition: form-data; name=a"));
+        self::assertNull(Form::parts('multipart/form-data', $part('Content-Disposition: form-data; name=a')));
     }
 
     public function testBearer(): void
     {
-        self::assertSame('t0k.en', Fields::bearer(['bearer t0k.en']));
-        self::assertNull(Fields::bearer(['Bearer a, Bearer b']));
+        self::assertSame('t0k.en', Exchange::bearer(['bearer t0k.en']));
+        self::assertNull(Exchange::bearer(['Bearer a, Bearer b']));
     }
 
     /** @dataProvider finalAnswers */

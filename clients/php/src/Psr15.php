@@ -5,9 +5,12 @@ declare(strict_types=1);
 namespace Idempotency\Postgres\Psr15;
 
 use Idempotency\Postgres\Answer;
+use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Exchange;
-use Idempotency\Postgres\Fields;
 use Idempotency\Postgres\Form;
+use Idempotency\Postgres\Kind;
+use Idempotency\Postgres\Options;
+use Idempotency\Postgres\Route;
 use Psr\Http\Message\ResponseFactoryInterface;
 use Psr\Http\Message\ResponseInterface;
 use Psr\Http\Message\ServerRequestInterface;
@@ -16,19 +19,42 @@ use Psr\Http\Message\UploadedFileInterface;
 use Psr\Http\Server\MiddlewareInterface;
 use Psr\Http\Server\RequestHandlerInterface;
 
-/** @internal */
-final readonly class Middleware implements MiddlewareInterface
+/** The middleware, with the options that all routes of a service share; and two ways to make that of one route. */
+final readonly class Idempotency implements MiddlewareInterface
 {
-    /** @param \Closure(Exchange): \Idempotency\Postgres\Route $route */
+    private Options $options;
+
+    /** @param array<string, mixed> $common options of all routes; `principal` gets the PSR-7 request */
     public function __construct(
-        private \Closure $route,
+        private Connection $database,
         private ResponseFactoryInterface $responses,
         private StreamFactoryInterface $streams,
-    ) {}
+        private array $common,
+        private Kind $kind = Kind::Transactional,
+    ) {
+        $this->options = Options::of($common);
+    }
+
+    public function transactional(mixed ...$options): MiddlewareInterface
+    {
+        return new self($this->database, $this->responses, $this->streams, $options + $this->common);
+    }
+
+    public function leased(mixed ...$options): MiddlewareInterface
+    {
+        return new self($this->database, $this->responses, $this->streams, $options + $this->common, Kind::Leased);
+    }
+
+    /** A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before. */
+    public static function bearer(ServerRequestInterface $request): ?string
+    {
+        return Exchange::bearer($request->getHeader('Authorization'));
+    }
 
     public function process(ServerRequestInterface $request, RequestHandlerInterface $handler): ResponseInterface
     {
-        $answer = ($this->route)($this->exchange($request, $handler))->answer();
+        $exchange = $this->exchange($request, $handler);
+        $answer = (new Route($this->database, $this->kind, $this->options, $exchange))->answer();
         $body = $this->streams->createStream($answer->body);
         $response = $this->responses->createResponse($answer->status)->withBody($body);
         foreach ($answer->headers as [$name, $value]) {
@@ -55,7 +81,7 @@ final readonly class Middleware implements MiddlewareInterface
             $request = $request->withAttribute($claim::class, $claim)->withoutHeader('Content-Encoding');
             $request = $own === '' ? $request : $request->withBody($this->streams->createStream($own));
             $response = $handler->handle($request);
-            $fields = Fields::pairs($response->getHeaders());
+            $fields = Answer::pairs($response->getHeaders());
             return new Answer($response->getStatusCode(), $fields, (string) $response->getBody());
         };
         return new Exchange(
@@ -64,7 +90,7 @@ final readonly class Middleware implements MiddlewareInterface
             $request->getHeaders(),
             $request->getServerParams()['REQUEST_URI'] ?? '',
             $request->getRequestTarget(),
-            $request->getMethod() . ' ' . ($isPattern ? $route->getPattern() : $request->getUri()->getPath()),
+            $isPattern ? $route->getPattern() : $request->getUri()->getPath(),
             read: static fn (int $size): string => $body->eof() ? '' : $body->read($size),
             form: static fn () => Form::parsed((array) $request->getParsedBody(), $request->getUploadedFiles(), $part),
             run: $run,

@@ -6,6 +6,7 @@ namespace Idempotency\Postgres\Caller;
 
 use Idempotency\Postgres\Key;
 use Idempotency\Postgres\Settings;
+use Idempotency\Postgres\TimeLimit;
 use Psr\Http\Message\ResponseInterface;
 
 /** For callers of such services: one key for all sendings of a request, until its answer is final. Times in seconds. */
@@ -39,7 +40,7 @@ final readonly class Caller
     {
         $key ??= Key::generate();
         $store === null || $store($key);
-        $end = hrtime(true) / 1e9 + $this->giveUpAfter;
+        $end = TimeLimit::now() + $this->giveUpAfter;
         for ($sent = 1; true; $sent++) {
             $response = $error = null;
             try {
@@ -50,7 +51,7 @@ final readonly class Caller
             } catch (\Exception $error) { // it may have taken effect
             }
             $pause = self::retryAfter($response) + lcg_value() * min($this->cap, $this->base * 2 ** ($sent - 1));
-            if ($sent >= $this->attempts || hrtime(true) / 1e9 + $pause > $end) {
+            if ($sent >= $this->attempts || TimeLimit::now() + $pause > $end) {
                 throw new NotFinal($key, $response, $error);
             }
             usleep((int) ($pause * 1e6));
@@ -60,7 +61,10 @@ final readonly class Caller
     /** Whether a repeat with the same key would get this answer again. */
     public static function isFinal(ResponseInterface $response): bool
     {
-        $word = self::problem($response);
+        $isProblem = str_starts_with($response->getHeaderLine('Content-Type'), 'application/problem+json');
+        $type = $isProblem ? json_decode((string) $response->getBody(), true)['type'] ?? '' : '';
+        $isOurs = is_string($type) && preg_match('~/problems/idempotency/([a-z-]+)$~D', $type, $found);
+        $word = $isOurs ? $found[1] : null;
         return match (true) {
             $response->getHeaderLine('Idempotent-Replayed') === 'true' => true,
             in_array($word, self::OPEN, true) => false,
@@ -69,19 +73,22 @@ final readonly class Caller
         };
     }
 
-    private static function problem(ResponseInterface $response): ?string
-    {
-        if (!str_starts_with($response->getHeaderLine('Content-Type'), 'application/problem+json')) {
-            return null;
-        }
-        $type = json_decode((string) $response->getBody(), true)['type'] ?? null;
-        return is_string($type) && preg_match('~/problems/idempotency/([a-z-]+)$~D', $type, $found) ? $found[1] : null;
-    }
-
     /** Seconds or a date, as seconds from now. */
     private static function retryAfter(?ResponseInterface $response): float
     {
         $field = $response?->getHeaderLine('Retry-After') ?? '';
         return ctype_digit($field) ? (float) $field : max(0.0, (float) ((strtotime($field) ?: 0) - time()));
+    }
+}
+
+/** The answer is not known yet. A later call with the same key goes on; another key could do the work twice. */
+final class NotFinal extends \RuntimeException
+{
+    public function __construct(
+        public readonly string $key,
+        public readonly ?ResponseInterface $response,
+        ?\Throwable $previous,
+    ) {
+        parent::__construct("no final answer under the key $key", 0, $previous);
     }
 }
