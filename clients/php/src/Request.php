@@ -41,22 +41,22 @@ final readonly class Request
         return new self(...['json' => null, 'fingerprint' => $fingerprint] + get_object_vars($this));
     }
 
-    /** @param list<array<string, mixed>> $rows of Contract::BEGIN */
-    public function record(array $rows): Record
-    {
-        return new Record($rows[0] + ['scope' => $this->scope, 'principal' => $this->principal]);
-    }
-
-    /** @return list<string|null> the values of Contract::BEGIN; without a lease the claim is a transactional one */
-    public function values(int|float|null $lease): array
+    /**
+     * Makes the claim. A duplicate waits within the statement.
+     *
+     * @param callable(string, list<string|null>, float): list<array<string, mixed>> $query
+     * @param float|null $lease none of a transactional claim
+     */
+    public function claim(callable $query, float $within, int|float|null $lease): Record
     {
         $exclude = array_map(static fn (string $one): string => '"' . addcslashes($one, '"\\') . '"', $this->exclude);
-        return [
+        $rows = $query(Contract::BEGIN, [
             $this->key, $this->json, self::bytes($this->fingerprint), $this->method, $this->target,
             '{' . implode(',', $exclude) . '}', $this->scope, $this->principal, self::milliseconds($this->ttl),
             self::milliseconds($lease), self::milliseconds($this->wait), $this->holder,
             $lease === null ? 'true' : 'false', self::milliseconds($this->derive),
-        ];
+        ], $within + ($this->wait ?? 0));
+        return new Record($rows[0] + ['scope' => $this->scope, 'principal' => $this->principal]);
     }
 
     /** As the text of a bytea. */

@@ -44,9 +44,7 @@ final class Transactions
     public function run(Request $request, callable $work, ?Answer $raised = null): Result
     {
         $result = $this->repeated(function (Session $own, bool $lost, bool $last) use ($request, $work, $raised) {
-            // A duplicate waits within the first statement.
-            $within = $this->within + ($request->wait ?? 0);
-            $record = $request->record($own->query(Contract::BEGIN, $request->values(null), $within));
+            $record = $request->claim($own->query(...), $this->within, null);
             if ($record->outcome === 'in_progress' && $lost && !$last) {
                 // The server may notice later than we do.
                 throw new Error\DatabaseAway('the transaction that was lost has not ended');

@@ -31,12 +31,10 @@ function leased(
     callable $work,
     Settings $settings = new Settings(),
 ): Result {
-    $sent = 0.0;
-    $record = $settings->repeat(static function () use ($database, $request, $settings, &$sent): Record {
-        $sent = TimeLimit::now();
-        $within = $settings->databaseTimeout + ($request->wait ?? 0);
-        return $request->record($database->statement(Contract::BEGIN, $request->values($settings->lease), $within));
-    });
+    [$sent, $record] = $settings->repeat(static fn (): array => [
+        TimeLimit::now(),
+        $request->claim($database->statement(...), $settings->databaseTimeout, $settings->lease),
+    ]);
     if ($record->outcome !== 'execute') {
         return Result::ofRecord($record);
     }
