@@ -52,11 +52,12 @@ final class Transactions
             if ($record->outcome !== 'execute') {
                 return Result::ofRecord($record);
             }
-            if ($raised === null) {
-                $this->settings->onClaim?->__invoke($record);
-                $claim = new TransactionalClaim($own->connection(), ...$record->names());
+            if ($raised !== null) {
+                return $this->ended($own, $record, $raised, true);
             }
-            return $this->ended($own, $record, $raised ?? $this->worked($own, $work, $claim), $raised !== null);
+            $this->settings->onClaim?->__invoke($record);
+            $claim = new TransactionalClaim($own->connection(), ...$record->names());
+            return $this->ended($own, $record, $this->worked($own, $work, $claim));
         });
         // If another request claims the key before the second transaction, its answer counts.
         $isUndone = $raised === null && $result->answer?->raised && $this->settings->commits($result->answer);
