@@ -20,12 +20,9 @@ final class Doctrine extends Connection
     public function __construct(private readonly Dbal $dbal, ManagerRegistry|callable|null $afterRollBack = null)
     {
         $registry = $afterRollBack instanceof ManagerRegistry ? $afterRollBack : null;
-        $names = array_keys($registry?->getManagerNames() ?? []);
-        $reset = match (true) {
-            $afterRollBack === null => null,
-            $registry === null => \Closure::fromCallable($afterRollBack),
-            default => static fn () => array_map($registry->resetManager(...), $names),
-        };
+        $resetAll = static fn () => array_map($registry->resetManager(...), array_keys($registry->getManagerNames()));
+        $reset = $registry === null ? $afterRollBack : $resetAll;
+        $reset = $reset === null ? null : $reset(...);
         parent::__construct(static fn (): Session => new DoctrineSession($dbal, $registry, $reset));
     }
 
