@@ -6,7 +6,8 @@ require_relative "service"
 # Of ruby-pg.
 class PgService < Service
   WAYS = {
-    hide_error: %w[exec exec_params query sync_exec prepare send_query transaction], commit: %w[sql transaction async_exec],
+    hide_error: %w[exec exec_params query sync_exec prepare send_query transaction],
+    commit: %w[sql transaction async_exec],
     waits: { execute: 3, replay: 1, leased: 3 }
   }.freeze
 

@@ -58,7 +58,8 @@ class OrdersController < ActionController::API
   Service::ROUTES.each do |name, options|
     idempotent name, kind: Service::LEASED.include?(name) ? :leased : :transactional, **options
     define_method(name) do
-      status, fields, body = RailsService.new(idempotency_claim).answer(request.raw_post, request.headers["CONTENT_TYPE"])
+      type = request.headers["CONTENT_TYPE"]
+      status, fields, body = RailsService.new(idempotency_claim).answer(request.raw_post, type)
       fields.group_by(&:first).each { |key, pairs| response.set_header(key, pairs.map(&:last).join("\n")) }
       self.status = status
       self.response_body = name == :streamed ? body.scan(/.{1,100}/mn) : body

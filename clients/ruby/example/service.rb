@@ -8,7 +8,9 @@ require "idempotency-postgres"
 # What the suite tells a handler to do.
 class Service
   POOLED = ENV.key?("POOLED")
-  OTHERS = Idempotency::Pool.new(size: 40) { PG.connect(application_name: ENV.fetch("PGAPPNAME", "example"), connect_timeout: 2) }
+  OTHERS = Idempotency::Pool.new(size: 40) do
+    PG.connect(application_name: ENV.fetch("PGAPPNAME", "example"), connect_timeout: 2)
+  end
   EFFECT = "INSERT INTO effect (principal, key, note) VALUES ($1, $2, $3)"
   HOOK = "INSERT INTO hook (name, scope, key, attempt, outcome) VALUES ($1, $2, $3, $4, $5)"
 
@@ -104,7 +106,8 @@ class Service
     Thread.new { late(order["late"]) } if order["late"]
     fail_as(order)
     exit!(3) if order["exit"]
-    [order.fetch("status", 201), order.fetch("headers", []), Base64.decode64(order.fetch("body", "")) * order.fetch("repeat", 1)]
+    body = Base64.decode64(order.fetch("body", "")) * order.fetch("repeat", 1)
+    [order.fetch("status", 201), order.fetch("headers", []), body]
   end
 
   def fail_as(order)
