@@ -2,7 +2,6 @@
 
 require "English"
 require "json"
-require "monitor"
 require "pg"
 require "socket"
 
@@ -38,6 +37,5 @@ module Idempotency
 end
 
 %w[
-  contract errors limit answer key problem identity body options statements retries pool
-  link pg transactional heartbeat leased route keys
+  contract errors limit answer key identity options link pg transactional leased route
 ].each { |part| require "idempotency/#{part}" }

@@ -100,7 +100,7 @@ class PgTest < Minitest::Test
     assert_equal 2, runs
     work = proc { (runs += 1) && other.exec("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$") }
     transactional = Idempotency::Transactional.new(database, nil, Idempotency::Settings.new)
-    transactional.stub(:answer_of, ->(transaction, _) { transactional.send(:let, transaction, nil, &work) }) do
+    transactional.stub(:answer_of, ->(transaction, _) { transactional.send(:let, transaction, &work) }) do
       assert_raises(PG::TRSerializationFailure) { transactional.work_off(nil) }
     end
     assert_equal 3, runs
@@ -207,6 +207,16 @@ class PgTest < Minitest::Test
         nil
       end
     end
+  end
+
+  def test_a_message_whose_connection_is_lost_while_its_work_waits
+    runs = 0
+    applied = Timeout.timeout(20) do
+      Idempotency.once(database, @key) do |connection|
+        sql("SELECT pg_terminate_backend($1)", connection.backend_pid) && sleep if (runs += 1) == 1
+      end
+    end
+    assert_equal [true, 2], [applied, runs]
   end
 
   def test_steps_are_not_repeated

@@ -114,6 +114,19 @@ class RackTest < Minitest::Test
     assert_includes complained, "a hook has failed"
   end
 
+  def test_a_loss_that_is_noticed_at_the_end_of_a_claim_is_told
+    [->(_) { raise "no" }, ->(_) { [503, {}, []] }, ->(_) { [201, {}, []] }].each_with_index do |ending, number|
+      told = []
+      key = "#{@key}-#{number}"
+      app = app(:leased, on_lease_lost: ->(event) { told << [event.key, event.outcome] }) do |env|
+        sql("SELECT idem_resolve($1, 'release', scope => 'POST /payments', principal => $2, even_if_running => true)", key, @account)
+        ending.call(env)
+      end
+      assert_equal 409, app.call(env("{}", "HTTP_IDEMPOTENCY_KEY" => key))[0]
+      assert_equal [[key, "lease_lost"]], told
+    end
+  end
+
   def test_the_cause_of_unavailable_is_said
     away = Idempotency::Keys.new(Idempotency::Pg.new { PG.connect(port: 1, host: "127.0.0.1") }, principal: Idempotency::BEARER, attempts: 1)
     app = Idempotency::Middleware.new(->(_) { flunk }, away.transactional)

@@ -318,6 +318,19 @@ class RailsTest < Minitest::Test
     end
   end
 
+  # It is in the middle of the transaction.
+  def test_a_connection_whose_rollback_is_interrupted_serves_no_other_request
+    thread = Thread.new do
+      transaction = Idempotency::ActiveRecord.new.open(nil)
+      transaction.client.define_singleton_method(:rollback_db_transaction) { sleep }
+      assert_raises(Idempotency::DatabaseLate) do
+        Idempotency::Limit.within(0.05, Idempotency::DatabaseLate) { transaction.rollback }
+      end
+      Payment.connection_pool.connections.count { |one| one.equal?(transaction.client) }
+    end
+    assert_equal 0, Timeout.timeout(20) { thread.value }
+  end
+
   def assert_late(&way)
     thread = Thread.new do
       Payment.find_by(id: 0) # a prepared statement

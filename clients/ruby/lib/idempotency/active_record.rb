@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "active_record"
-require "forwardable"
 
 module Idempotency
   # The database of ActiveRecord's models. The claim is in the transaction that the models use; handlers get its
@@ -12,15 +11,11 @@ module Idempotency
       @model = model
     end
 
-    def open(first) = Transaction.new(ActiveRecord.outermost(model.connection), first)
+    def open(first) = Transaction.new(model.connection).open(first)
 
-    # One statement that is its own transaction. A connection that was left in the middle of it serves no other request.
+    # One statement that is its own transaction.
     def statement(*statement)
-      model.connection_pool.with_connection do |connection|
-        rows = ActiveRecord.execute(ActiveRecord.outermost(connection), statement)
-      ensure
-        ActiveRecord.throw_away(connection) unless rows || ActiveRecord.sound?(connection)
-      end
+      model.connection_pool.with_connection { |connection| Transaction.new(connection).alone(statement) }
     end
 
     # For a worker: how many there are, one outside of the pool, and the end of a thread's use of its own.
@@ -33,94 +28,69 @@ module Idempotency
 
     def release = model.connection_pool.release_connection
 
-    # Within another transaction, only its owner would know when a claim commits. That of a test is none.
-    def self.outermost(connection)
-      return connection unless connection.transaction_open? && connection.current_transaction.joinable?
-
-      raise Error, "the route is within a transaction already"
-    end
-
-    # Runs it as the next statement of ActiveRecord's connection.
-    def self.execute(connection, statement)
-      connection.materialize_transactions
-      Link.new(connection.raw_connection).together([statement])
-    end
-
-    # Whether another request can use it, if need be after a ROLLBACK.
-    def self.sound?(connection)
-      raw = connection.raw_connection
-      # One that was left in pipeline mode before its statement was sent is not active yet.
-      raw.pipeline_status == PG::PQ_PIPELINE_OFF &&
-        [PG::PQTRANS_ACTIVE, PG::PQTRANS_UNKNOWN].none?(raw.transaction_status)
-    rescue PG::Error
-      false
-    end
-
-    # Closed first: `throw_away!` alone deallocates prepared statements, and waits for a server that may never answer.
-    def self.throw_away(connection)
-      connection.raw_connection.close
-    rescue PG::Error
-      nil # closed before
-    ensure
-      connection.throw_away!
-    end
-
     private
 
     def model = @model.is_a?(String) ? @model.constantize : @model
 
-    # A transaction that has begun.
-    class Transaction
-      extend Forwardable
-      def_delegators :link, :gone?, :check, :concerned?
-      attr_reader :rows
-
-      def initialize(connection, first)
-        @connection = connection
-        connection.extend(Savepoints)
-        connection.idempotency_transaction = @transaction = connection.begin_transaction(joinable: true)
-        @rows = ActiveRecord.execute(connection, first) if first
-        begun = true
-      ensure
-        rollback unless begun
+    # A transaction of ActiveRecord's connection.
+    class Transaction < Link
+      # Within another transaction, only its owner would know when a claim commits. That of a test is none.
+      def initialize(client)
+        super
+        client.extend(Savepoints)
+        raise Error, "the route is within a transaction already" if client.current_transaction.joinable?
       end
 
       def client = @connection
 
-      def nothing_done; end
+      # ActiveRecord sends its BEGIN first.
+      def connection = client.raw_connection
 
       # With the callbacks of `after_commit`.
       def commit(last)
         raise Error, "the handler has ended the transaction, or left one open" unless current?
 
-        ActiveRecord.execute(@connection, last)
-        @connection.commit_transaction
+        together([last])
+        client.commit_transaction
       end
 
+      # What is in doubt serves no other request.
       def rollback
-        return unless @transaction
-
-        settle
-      rescue StandardError
-        ActiveRecord.throw_away(@connection)
-        raise
+        ended = sound? && ended?
       ensure
-        @connection.idempotency_transaction = @transaction = nil
+        close unless ended
+        client.idempotency_transaction = @transaction = nil
+      end
+
+      # First of all: `throw_away!` alone deallocates prepared statements, and waits for a server that may never answer.
+      def close
+        super
+      ensure
+        client.throw_away!
       end
 
       private
 
-      def link = Link.new(@connection.raw_connection)
-
-      def settle
-        return if @transaction.state.finalized?
-        return ActiveRecord.throw_away(@connection) unless ActiveRecord.sound?(@connection)
-
-        @connection.rollback_transaction until current? || !@connection.transaction_open?
-        current? ? @connection.rollback_transaction : ActiveRecord.throw_away(@connection)
+      def begin_with(first)
+        client.idempotency_transaction = @transaction = client.begin_transaction(joinable: true)
+        together([first]) if first
       end
 
-      def current? = @connection.current_transaction.equal?(@transaction)
+      # One that was left in pipeline mode before its statement was sent is not active yet.
+      def sound?
+        unsound = [PG::PQTRANS_ACTIVE, PG::PQTRANS_UNKNOWN]
+        !finished? && !pipeline? && unsound.none?(connection.transaction_status)
+      end
+
+      # After the ROLLBACK of all that is open, if need be.
+      def ended?
+        return true unless @transaction
+
+        client.rollback_transaction until @transaction.state.finalized? || !client.transaction_open?
+        @transaction.state.finalized?
+      end
+
+      def current? = client.current_transaction.equal?(@transaction)
     end
 
     # Rails joins a `transaction` within another, and then ActiveRecord::Rollback in it rolls nothing back. The handler

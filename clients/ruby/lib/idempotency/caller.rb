@@ -40,7 +40,6 @@ module Idempotency
       store&.call(key)
       began = now
       1.step do |sent|
-        response = failure = nil
         begin
           response = yield(key_header => Key.quote(key))
           return response if final?(response)
@@ -78,11 +77,8 @@ module Idempotency
 
     # Seconds or a date, as seconds from now.
     def retry_after(response)
-      said = response && field(response, "Retry-After").to_s
-      return 0 if said.nil? || said.empty?
-      return said.to_i if said.match?(/\A\d+\z/)
-
-      [0, Time.httpdate(said) - Time.now].max
+      said = response ? field(response, "Retry-After").to_s : ""
+      said.match?(/\A\d+\z/) ? said.to_i : [0, Time.httpdate(said) - Time.now].max
     rescue ArgumentError
       0
     end

@@ -25,22 +25,19 @@ module Idempotency
       SELECT idem_unknown($1::text, $2::text, $3::text, scope => $4::text, principal => $5::text,
                           token => $6::bigint)"
 
-    EXTEND_SQL = "
-      SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)"
+    EXTEND_SQL = "SELECT idem_extend($1::text, $2::bigint, scope => $3::text, principal => $4::text)"
 
     CHECKPOINT_SQL = "
       SELECT idem_checkpoint($1::text, $2::text, $3::jsonb, scope => $4::text, principal => $5::text,
                              token => $6::bigint)"
 
-    ONCE_SQL = "
-      SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first"
+    ONCE_SQL = "SELECT idem_once($1::text, scope => $2::text, principal => $3::text) AS first"
 
     DUE_SQL = "
       SELECT key, scope, principal, token, attempt, operation, method, path, request, recovery_point, state, error
         FROM idem_claim_due($1::text, $2::integer, lease => $3::bigint * interval '1 ms', holder => $4::text)"
 
-    PROBLEM_SQL = "
-      SELECT idem_problem($1::text) AS problem"
+    PROBLEM_SQL = "SELECT idem_problem($1::text) AS problem"
 
     Document = Struct.new(:status, :title, :local)
 
@@ -79,9 +76,7 @@ module Idempotency
     NOT_KEPT = [408, 425, 429].freeze
 
     # Header fields of one connection, one moment or one client.
-    NOT_STORED = %w[
-      connection content-length date keep-alive proxy-authenticate proxy-connection set-cookie te trailer
-      transfer-encoding upgrade
-    ].freeze
+    NOT_STORED = %w[connection content-length date keep-alive proxy-authenticate proxy-connection set-cookie te trailer
+                    transfer-encoding upgrade].freeze
   end
 end

@@ -33,25 +33,15 @@ module Idempotency
 
     # A Hash or an Array as body becomes JSON.
     def initialize(status, body = nil, headers = {})
-      unless body.nil? || body.is_a?(String)
-        headers = { "Content-Type" => "application/json" }.merge(headers)
-        body = JSON.generate(body)
-      end
-      @answer = Answer.new(status:, headers: headers.to_a, body:)
+      json = !body.nil? && !body.is_a?(String)
+      headers = { "Content-Type" => "application/json" }.merge(headers) if json
+      @answer = Answer.new(status:, headers: headers.to_a, body: json ? JSON.generate(body) : body)
       super("status #{status}")
     end
   end
 
-  # Carries an error of the work, its `cause`, through our own code, which tells it from errors of our statements.
-  class Thrown < Error
-    attr_reader :ours
-
-    # `ours`: it is about the connection of the work's transaction.
-    def initialize(ours)
-      super("the work has failed")
-      @ours = ours
-    end
-  end
+  # Carries an error of the work, its `cause`, through our own code. No other run of the work may cure it.
+  class Thrown < Error; end
 
   # Failures of the database, whether ruby-pg reports them or ActiveRecord.
   module Failures
@@ -82,10 +72,8 @@ module Idempotency
       return state.match?(/\A(08|53|57P)/) || (state == "25006" && !of_handler) if state
 
       error = of_pg(error) || error
-      return false if idle_too_long?(error)
-
       case error
-      when DatabaseAway, PG::ConnectionBad, PG::UnableToSend then true
+      when DatabaseAway, PG::ConnectionBad, PG::UnableToSend then !idle_too_long?(error)
       when SystemCallError, SocketError then !of_handler
       else error.class.ancestors.any? { |kind| NO_CONNECTION.include?(kind.name) }
       end
@@ -110,5 +98,48 @@ module Idempotency
 
     # 25P03, which ruby-pg reports as a lost connection where a statement was sent after it. Each run would exceed it.
     def idle_too_long?(error) = error.is_a?(PG::ConnectionBad) && error.message.include?("idle-in-transaction timeout")
+  end
+
+  # A refusal that does not concern keys, raised while a request is looked at.
+  class Problem < StandardError
+    attr_reader :answer
+
+    def initialize(word, detail = nil)
+      @answer = Problem.answer({ **Problem.local(word), "detail" => detail }.compact)
+      super(detail || word)
+    end
+
+    # The document without the server's help.
+    def self.local(word)
+      known = Contract::PROBLEMS.fetch(word)
+      { "type" => "/problems/idempotency/#{word.tr("_", "-")}", "title" => known.title, "status" => known.status }
+    end
+
+    def self.answer(document)
+      headers = { "Content-Type" => "application/problem+json", "Retry-After" => document["retry_after"]&.to_s }
+      Answer.new(status: document["status"], headers: headers.compact.to_a, body: JSON.generate(document))
+    end
+  end
+
+  # Problem documents (RFC 9457) of one database, each requested once.
+  Problems = Struct.new(:database, :options) do
+    def answer(word, retry_after = nil)
+      retry_after ||= 1 if word == "in_progress"
+      ours = { "status" => options.status_of(word), "retry_after" => retry_after && [1, retry_after.ceil].max }
+      Problem.answer(document(word).merge(ours.compact))
+    end
+
+    private
+
+    def document(word)
+      return Problem.local(word) if Contract::PROBLEMS.fetch(word).local
+
+      @known ||= {}
+      @known[word] ||= Limit.within(options.database_timeout, DatabaseLate) do
+        JSON.parse(database.statement(Contract::PROBLEM_SQL, [word]).first["problem"])
+      end
+    rescue StandardError
+      Problem.local(word)
+    end
   end
 end

@@ -41,33 +41,27 @@ module Idempotency
     def run(claim, body, limit)
       env.replace(@before.except(*NOT_GIVEN))
       env.update("rack.input" => StringIO.new(body), "CONTENT_LENGTH" => body.bytesize.to_s, CLAIM => claim)
-      status, headers, content = @app.call(env)
-      headers = fields(headers)
-      Answer.new(status: status.to_i, headers:, body: whole(content, limit), raised: env["idempotency.raised"])
+      code, fields, body = @app.call(env)
+      Answer.new(status: code.to_i, headers: pairs(fields), body: whole(body, limit), raised: env["idempotency.raised"])
     end
 
-    # What Rack's servers take.
+    # What Rack's servers take. Rack 3 has names in lower case, and arrays of values.
     def self.response(answer)
       body = answer.body.to_s
       fields = answer.headers.reject { |name, _| NOT_SENT.include?(name.downcase) }
       fields << ["Content-Length", body.bytesize.to_s] unless [204, 304].include?(answer.status)
-      [answer.status, joined(fields), body.empty? ? [] : [body]]
-    end
-
-    # Rack 3 has names in lower case, and arrays of values.
-    def self.joined(fields)
       modern = ::Rack.release >= "3"
-      fields.group_by { |name, _| name.downcase }.to_h do |lower, pairs|
+      headers = fields.group_by { |name, _| name.downcase }.to_h do |lower, pairs|
         values = pairs.map(&:last)
         [modern ? lower : pairs.first.first, modern && values.size > 1 ? values : values.join("\n")]
       end
+      [answer.status, headers, body.empty? ? [] : [body]]
     end
-    private_class_method :joined
 
     private
 
-    def fields(headers)
-      headers.flat_map do |name, value|
+    def pairs(fields)
+      fields.flat_map do |name, value|
         raise Error, "an answer that takes over the connection cannot be stored" if name.to_s.start_with?("rack.")
 
         values = value.is_a?(Array) ? value : value.to_s.b.split("\n", -1)

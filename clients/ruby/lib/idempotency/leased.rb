@@ -4,9 +4,8 @@ module Idempotency
   # The work's view of a leased claim.
   class LeasedClaim < Claim
     # `held` is nil where the request runs without a claim.
-    def initialize(request, record = nil, held = nil)
-      super(request, record)
-      @record = record
+    def initialize(request, held = nil)
+      super(request, held&.record)
       @held = held
     end
 
@@ -42,34 +41,40 @@ module Idempotency
   class Leased < Execution
     attr_reader :record, :state, :heart
 
-    # `uncertain`: work that fails may have had effects. `on_lost` gets the record when the claim is lost.
-    def initialize(database, request, settings, uncertain: true, on_lost: nil)
+    # `uncertain`: work that fails may have had effects.
+    def initialize(database, request, settings, uncertain: true)
       super(database, request, settings)
       @uncertain = uncertain
-      @on_lost = on_lost
       @noting = Mutex.new
     end
 
     def run
-      record = retried { claim }
+      sent, rows = repeated(request.claim(settings.lease), request.wait.to_f)
+      record = Record.new(rows.first, request)
       return record.result unless record.execute?
 
-      hold(record, @sent)
-      settle { yield LeasedClaim.new(@request, record, self) }
+      hold(record, sent)
+      settle { yield LeasedClaim.new(request, self) }
     end
 
     # Takes a claim that is committed, by a statement that was sent then.
     def hold(record, sent)
       @record = record
       @state = record.state
-      @heart = Heartbeat.new(@settings.lease, sent, -> { @on_lost&.call(record) }) do
-        @database.statement(*Statements.extend_lease(@request, record))
+      lost = Event.new(request.scope, record.key, record.attempt, "lease_lost")
+      @heart = Heartbeat.new(settings.lease, sent, -> { settings.tell(:on_lease_lost, lost) }) do
+        database.statement(*record.extend_lease)
       end
     end
 
     # Does the work, and ends the claim by its result: an answer, or a Result where the work has ended the claim.
     def settle(&work)
-      finish(answer_of(work))
+      answer = answer_of(work)
+      return answer if answer.is_a?(Result)
+      return Result.new("not_kept", answer, @record) if @unknown
+
+      heart.check
+      finish(answer)
     rescue LeaseLost
       raise if @unknown
 
@@ -83,120 +88,147 @@ module Idempotency
       heart.check
       result = yield
       # A note contains all steps, so an older one must not overwrite a newer one.
-      @noting.synchronize { held_still { note(name, result) } }
-      result
+      @noting.synchronize do
+        sent, = held_still(@record.checkpoint(name, @state.merge(name => result)))
+        heart.succeeded(sent)
+        @state[name] = result
+      end
     end
 
     def end_as_unknown(error, reference)
       return if @unknown
 
-      held_still { repeated(Statements.unknown(@request, @record, error, reference)) }
+      held_still(@record.unknown(error, reference))
       @unknown = true
       heart.stop
     end
 
     private
 
-    def claim
-      @sent = Limit.now
-      Record.new(statement(Statements.claim(@request, @settings.lease), @request.wait.to_f).first)
-    end
-
     def answer_of(work)
-      limit = limit_of_work(Contract::LEASED_HANDLER_TIMEOUT_MS)
+      limit = settings.handler_timeout || (Contract::LEASED_HANDLER_TIMEOUT_MS / 1000.0)
       answer = heart.run { Limit.within(limit, HandlerLate, at: :immediate, &work) }
     rescue Rejection => rejection
       answer = rejection.answer
     ensure
-      give_up($ERROR_INFO) unless answer
-    end
-
-    # The caller learns of the work's failure even if it cannot be recorded.
-    def give_up(error)
-      return if @unknown
-
-      heart.check
-      reason = error ? error.message : "the handler has given no answer"
-      quietly { fail_with(reason, !error.is_a?(NothingHappened)) }
+      give_up($ERROR_INFO) unless answer || @unknown
     end
 
     def finish(answer)
-      return answer if answer.is_a?(Result)
-      return Result.new("not_kept", answer, @record) if @unknown
+      end_by_verdict(@record, answer) do |verdict, last|
+        held_still(last || failure("status #{answer.status}", verdict != "free"))
+      end
+    rescue StandardError => error
+      # But the work is done.
+      give_up(error, "the answer can't be stored: #{error.message}") unless error.is_a?(DatabaseAway)
+      raise
+    end
 
+    # The caller learns of the error even if it cannot be recorded, unless the claim is lost.
+    def give_up(error, reason = error&.message)
       heart.check
-      verdict = verdict_on(answer)
-      end_by(verdict, answer)
-      Result.new(verdict == "keep" ? "executed" : "not_kept", answer, @record)
+      held_still(failure(reason || "the handler has given no answer", !error.is_a?(NothingHappened)))
+    rescue StandardError
+      heart.check
     end
 
-    def verdict_on(answer)
-      @settings.verdict_on(answer)
-    rescue StandardError => error
-      give_up(error)
-      raise
-    end
-
-    def end_by(verdict, answer)
-      reason = "status #{answer.status}"
-      case verdict
-      when "keep" then complete(answer)
-      when "unknown" then end_with(Statements.unknown(@request, @record, reason))
-      else fail_with(reason, verdict != "free")
-      end
-    end
-
-    def complete(answer)
-      end_with(Statements.complete(@request, @record, answer, @settings.drop_headers))
-    rescue LeaseLost
-      @on_lost&.call(@record)
-      raise
-    rescue StandardError => error
-      # The answer cannot be kept, but the work is done.
-      quietly { fail_with("the answer can't be stored: #{error.message}", true) } unless error.is_a?(DatabaseAway)
-      raise
-    end
-
-    def fail_with(reason, open) = end_with(Statements.fail(@request, @record, reason, open && @uncertain))
-
-    def end_with(statement)
-      repeated(statement)
-    rescue StandardError => error
-      raise unless Failures.lost?(error)
-
-      raise LeaseLost, "the claim is lost"
-    end
-
-    def note(name, result)
-      following = @state.merge(name => result)
-      retried do
-        sent = Limit.now
-        statement(Statements.checkpoint(@request, @record, name, following))
-        heart.succeeded(sent)
-      end
-      @state[name] = result
-    end
+    def failure(reason, open) = @record.fail(reason, open && @uncertain)
 
     # Tells the work to stop if the server reports the claim as lost.
-    def held_still
-      yield
+    def held_still(statement)
+      repeated(statement)
     rescue StandardError => error
       heart.lose if Failures.lost?(error)
       heart.check
       raise
     end
 
-    def repeated(statement) = retried { statement(statement) }
+    # The moment at which it was sent, and its rows.
+    def repeated(statement, patience = 0)
+      Retries.new(settings.attempts).run { [Limit.now, limited(patience) { database.statement(*statement) }] }
+    end
+  end
 
-    def statement(statement, patience = 0) = limited(patience) { @database.statement(*statement) }
+  # Extends the lease of a claim, and knows when it may have expired.
+  #
+  # A beat comes at a third of the lease; after a failed one, the next comes a tenth of the lease later. A failed beat
+  # does not tell who owns the claim, so the work continues until the lease may have expired. That is counted from the
+  # moment at which the last successful request was sent, so our count ends before the server's.
+  class Heartbeat
+    # The block sends one beat.
+    def initialize(lease, sent, on_lost, &beat)
+      @lease = lease
+      @until = sent + lease
+      @on_lost = on_lost
+      @beat = beat
+      @lock = Mutex.new
+      @changed = ConditionVariable.new
+    end
 
-    # Whoever gets the error of the work need not know of this one, unless the claim is lost.
-    def quietly
+    # Runs the block, with beats at the same time.
+    def run
+      @next = @until - (@lease * 2 / 3)
+      Thread.new { beat while pause }
       yield
-    rescue LeaseLost
-      raise
-    rescue StandardError
-      nil
+    ensure
+      stop
+    end
+
+    def stop = change { @stopped = true }
+
+    # Tells the work to stop, although the claim is still ours.
+    def abort = change { @aborted = true }
+
+    def told? = @lost || @aborted || false
+
+    # Until the work is told to stop, or has ended.
+    def wait = @lock.synchronize { @changed.wait(@lock) until told? || @stopped }
+
+    def check_told = check || (@aborted && raise(Error, "the worker has been aborted"))
+
+    def check = @lost && raise(LeaseLost, "the claim is lost: nothing more may be done")
+
+    # A request that was sent then has extended the lease.
+    def succeeded(sent) = @lock.synchronize { @until = [@until, sent + @lease].max }
+
+    # The lease may have ended, or the server says that the claim is lost.
+    def lose
+      change do
+        return if @lost
+
+        @lost = @stopped = true
+      end
+      @on_lost.call
+      false
+    end
+
+    private
+
+    def change
+      @lock.synchronize do
+        yield
+        @changed.broadcast
+      end
+    end
+
+    # Until the next beat; false if there is none.
+    def pause
+      @lock.synchronize { @changed.wait(@lock, rest) until @stopped || rest.zero? }
+      !@stopped && (Limit.now < @until || lose)
+    end
+
+    def rest = [[@next, @until].min - Limit.now, 0].max
+
+    def beat
+      sent = Limit.now
+      Limit.within([@lease / 6, @until - sent].min, DatabaseLate, &@beat)
+      succeeded(sent)
+      @next = sent + (@lease / 3)
+    rescue StandardError => error
+      # What the work has ended meanwhile is not lost.
+      return lose if Failures.lost?(error) && !@stopped
+
+      @next = Limit.now + (@lease / 10)
     end
   end
 end

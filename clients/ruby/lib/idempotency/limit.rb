@@ -1,17 +1,8 @@
 # frozen_string_literal: true
 
 module Idempotency
-  # Time limits. One thread serves all others: it interrupts those whose time is over.
+  # Time limits. One thread serves all others: it interrupts those whose time is over. A forked process gets its own.
   module Limit
-    module_function
-
-    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
-    # Runs the block, and raises `late` if it does not end in time, or ConnectionGone as soon as `gone` says so.
-    #
-    # It is interrupted where it waits, so that connections change hands as a whole; with `at: :immediate` anywhere.
-    def within(seconds, late, gone: nil, at: :on_blocking, &block) = Watch.new(seconds, late, gone).run(at, &block)
-
     # One run of a block, and its interruption, which is no StandardError, so that `rescue => error` does not hide it.
     class Watch < Exception # rubocop:disable Lint/InheritException
       LOOK = 0.25 # seconds between two looks at an idle connection
@@ -21,89 +12,113 @@ module Idempotency
       def initialize(seconds, late, gone)
         super("the time is over")
         @thread = Thread.current
-        @limit = seconds
-        @late = late
+        @late = -> { late.new("no end within #{seconds} s") }
         @gone = gone
         @end = Limit.now + seconds
         plan
       end
 
+      # An interruption that comes too late is raised at the end of the outer block, not behind it.
       def run(at, &)
-        value = interruptible(at, &)
+        value = Thread.handle_interrupt(Watch => :never) do
+          Limit.add(self)
+          Thread.handle_interrupt(Watch => at, &)
+        ensure
+          Limit.remove(self)
+        end
+        @over ? raise(@over) : value # the block may have hidden the interruption
       rescue Watch, StandardError => error
         raise if error.is_a?(Watch) && !error.equal?(self) # of a limit around this one
 
         raise @over || error
-      else
-        raise @over if @over # the block has hidden the interruption
-
-        value
       end
 
-      # By the timers' thread. True if the block is interrupted.
+      # By the thread of limits.
       def look
-        @over =
-          if Limit.now >= @end then @late.new("no end within #{@limit} s")
-          elsif @gone&.call then ConnectionGone.new("the connection is lost")
-          end
-        @over ? @thread.raise(self) : plan
-        !@over.nil?
+        @over = @late.call if Limit.now >= @end
+        @over ||= ConnectionGone.new("the connection is lost") if @gone&.call
+        @thread.raise(self) if @over
+        plan
       end
 
       private
 
-      # An interruption that comes too late is raised at the end of the outer block, not behind it.
-      def interruptible(at, &)
-        Thread.handle_interrupt(Watch => :never) do
-          TIMERS.add(self)
-          Thread.handle_interrupt(Watch => at, &)
-        ensure
-          TIMERS.remove(self)
-        end
-      end
-
+      # The next look: none after the interruption.
       def plan
-        @due = @gone ? [@end, Limit.now + LOOK].min : @end
+        @due = @over ? Float::INFINITY : [@end, (Limit.now + LOOK if @gone)].compact.min
       end
     end
 
-    # The thread. A forked process gets its own.
-    class Timers
-      IDLE = 60
+    WATCHES = {}.compare_by_identity
+    LOCK = Mutex.new
+    CHANGED = ConditionVariable.new
+    IDLE = 60
+    @wakes = 0
 
-      def initialize
-        @lock = Mutex.new
-        @changed = ConditionVariable.new
-        @watches = {}.compare_by_identity
-        @wakes = 0
-      end
+    module_function
 
-      def add(watch)
-        @lock.synchronize do
-          @watches[watch] = true
-          @thread = Thread.new { serve } unless @thread&.alive?
-          @changed.signal if watch.due < @wakes
-        end
-      end
+    def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # From now on the watch interrupts nothing.
-      def remove(watch) = @lock.synchronize { @watches.delete(watch) }
+    # Runs the block, and raises `late` if it does not end in time, or ConnectionGone as soon as `gone` says so.
+    #
+    # It is interrupted where it waits, so that connections change hands as a whole; with `at: :immediate` anywhere.
+    def within(seconds, late, gone: nil, at: :on_blocking, &block) = Watch.new(seconds, late, gone).run(at, &block)
 
-      private
-
-      def serve
-        Thread.current.name = "idempotency limits"
-        @lock.synchronize { loop { pause } }
-      end
-
-      def pause
-        now = Limit.now
-        @watches.delete_if { |watch, _| watch.due <= now && watch.look }
-        @wakes = @watches.each_key.map(&:due).min || (now + IDLE)
-        @changed.wait(@lock, [@wakes - now, 0].max)
+    def add(watch)
+      LOCK.synchronize do
+        WATCHES[watch] = true
+        @thread = nil unless @thread&.alive?
+        @thread ||= Thread.new { LOCK.synchronize { loop { pause } } }.tap { |one| one.name = "idempotency limits" }
+        CHANGED.signal if watch.due < @wakes
       end
     end
 
-    TIMERS = Timers.new
+    # From now on the watch interrupts nothing.
+    def remove(watch) = LOCK.synchronize { WATCHES.delete(watch) }
+
+    def pause
+      now = Limit.now
+      WATCHES.each_key { |watch| watch.look if watch.due <= now }
+      @wakes = [now + IDLE, *WATCHES.each_key.map(&:due)].min
+      CHANGED.wait(LOCK, [@wakes - now, 0].max)
+    end
+  end
+
+  # Runs all of it again after a conflict or a lost connection.
+  #
+  # Also after a COMMIT without an answer: the same key gets `replay` if it was committed, `execute` if not.
+  class Retries
+    # `conflicts_only`: not after a lost connection. The error is the last run's own.
+    def initialize(attempts, conflicts_only: false)
+      @attempts = attempts
+      @conflicts_only = conflicts_only
+      @attempt = @late = 0
+    end
+
+    # Whether an earlier run has lost its connection, and another one may follow.
+    def lost? = @lost && @attempt < @attempts
+
+    # The run comes to a COMMIT of which no record tells the result.
+    def committing = (@committing = @attempt)
+
+    def run
+      @attempt += 1
+      yield self
+    rescue Thrown => thrown
+      raise thrown.cause, cause: thrown.cause.cause
+    rescue StandardError => error
+      conflict = Failures.conflict?(error)
+      raise unless conflict || (!@conflicts_only && Failures.connection_lost?(error))
+      raise InDoubt, "it is not known whether the transaction committed" if !conflict && @committing == @attempt
+
+      @lost ||= !conflict
+      # Each of these has used the whole time; a second one asks for the result of a COMMIT.
+      @late += 1 if error.is_a?(DatabaseLate)
+      last = @attempt >= @attempts || @late == 2
+      raise @conflicts_only ? error : DatabaseAway.new("the database could not do it") if last
+
+      sleep(0.02 * (2**(@attempt - 1)) * rand(0.5..1.5))
+      retry
+    end
   end
 end

@@ -16,11 +16,20 @@ module Idempotency
       @database = database
     end
 
-    # BEGIN and the first statement, in one message.
+    # Begins the transaction, with a first statement if there is one.
     def open(first)
-      @nothing_done = false
-      @rows = together([["BEGIN"], first].compact)
-      self
+      @rows = begin_with(first)
+      @waits = true
+      opened = self
+    ensure
+      rollback unless opened
+    end
+
+    # One statement that is its own transaction.
+    def alone(statement)
+      together([statement])
+    ensure
+      rollback
     end
 
     # A COMMIT of a transaction that has failed succeeds by rolling it back.
@@ -30,23 +39,22 @@ module Idempotency
     end
 
     # No answer waits for its ROLLBACK: the next user of the connection does.
-    def nothing_done
-      @nothing_done = true
-    end
+    def nothing_done = (@waits = false)
 
     # Ends the transaction, whatever was before. The connection may then serve another request.
     def rollback
       sound = recovers?
-      settle if sound && !@nothing_done
+      settle if @waits
       settled = sound
     ensure
+      @waits = false
       @database.give_back(self, settled)
     end
 
     # The rows of the last statement that has some. None of them is run after one that has failed.
     def together(statements)
       settle
-      raise Error, "a pipeline of the handler is still open" unless connection.pipeline_status == PG::PQ_PIPELINE_OFF
+      raise Error, "a pipeline of the handler is still open" if pipeline?
 
       results = pipelined(statements).each(&:check)
       @tag = results.last.cmd_status
@@ -56,22 +64,6 @@ module Idempotency
 
     # Raises the reason for which the connection is lost.
     def check = together([CHECK])
-
-    # Whether another request can use it, after the ROLLBACK of an open transaction, which is sent without a wait.
-    def recovers?
-      return false unless connection.pipeline_status == PG::PQ_PIPELINE_OFF
-
-      roll_back if [PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(connection.transaction_status)
-      @owes || connection.transaction_status == PG::PQTRANS_IDLE
-    rescue PG::Error
-      false
-    end
-
-    # Reads the answer to that ROLLBACK.
-    def settle
-      connection.get_last_result if @owes
-      @owes = false
-    end
 
     # Whether the server has closed it: a look at what is unread, no round trip. While a statement runs, its answer
     # tells; another thread may begin or end one meanwhile.
@@ -86,13 +78,16 @@ module Idempotency
 
     def socket_io = connection.socket_io
 
-    def close
-      connection.finish
-    rescue PG::Error
-      nil # closed before
-    end
+    def finished? = connection.finished?
+
+    def close = finished? || connection.finish
 
     private
+
+    # BEGIN is in the same message.
+    def begin_with(first) = together([["BEGIN"], first].compact)
+
+    def pipeline? = connection.pipeline_status != PG::PQ_PIPELINE_OFF
 
     def idle? = connection.transaction_status != PG::PQTRANS_ACTIVE
 
@@ -102,10 +97,26 @@ module Idempotency
       !["A", "N", "S", :wait_readable].include?(socket_io.recv_nonblock(1, Socket::MSG_PEEK, exception: false))
     end
 
+    # Whether another request can use it, after the ROLLBACK of an open transaction, which is sent without a wait.
+    def recovers?
+      return false if pipeline?
+
+      roll_back if [PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(connection.transaction_status)
+      @owes || connection.transaction_status == PG::PQTRANS_IDLE
+    rescue PG::Error
+      false
+    end
+
     def roll_back
       connection.send_query_params("ROLLBACK", [])
       connection.flush
       @owes = true
+    end
+
+    # Reads the answer to that ROLLBACK.
+    def settle
+      connection.get_last_result if @owes
+      @owes = false
     end
 
     def pipelined(statements)

@@ -18,12 +18,9 @@ module Idempotency
 
     # Each one's check and default.
     KNOWN = {
-      attempts: [POSITIVE, Contract::ATTEMPTS],
-      database_timeout: [SECONDS, Contract::DATABASE_TIMEOUT_MS / 1000.0],
-      keep: [CALL, KEEP_BY_DEFAULT],
-      verdict: [CALL, nil],
-      handler_timeout: [SECONDS, nil],
-      lease: [SECONDS, Contract::LEASE_MS / 1000.0]
+      attempts: [POSITIVE, Contract::ATTEMPTS], database_timeout: [SECONDS, Contract::DATABASE_TIMEOUT_MS / 1000.0],
+      keep: [CALL, KEEP_BY_DEFAULT], verdict: [CALL, nil],
+      handler_timeout: [SECONDS, nil], lease: [SECONDS, Contract::LEASE_MS / 1000.0]
     }.freeze
     attr_reader(*KNOWN.keys)
 
@@ -34,16 +31,16 @@ module Idempotency
       raise ArgumentError, "idempotency: no option `#{unknown.first}` among #{known.keys.join(", ")}" if unknown.any?
 
       Settings::KNOWN.merge(known).each do |name, (check, default)|
-        instance_variable_set(:"@#{name}", Settings.checked(name, given.fetch(name, default), default, *check))
+        value = given.fetch(name, default)
+        none = value.nil? && default.nil?
+        raise ArgumentError, "idempotency: `#{name}` has to be #{check.first}" unless none || check.last.call(value)
+
+        instance_variable_set(:"@#{name}", check == SECONDS && !none ? value.to_f : value)
       end
     end
 
-    def self.checked(name, value, default, wanted, fits)
-      return value if value.nil? && default.nil?
-      raise ArgumentError, "idempotency: `#{name}` has to be #{wanted}" unless fits.call(value)
-
-      wanted == SECONDS.first ? value.to_f : value
-    end
+    # Only a route has hooks.
+    def on_lease_lost = nil
 
     # Fields of answers that are not stored, besides those of the contract and of the scope's policy.
     def drop_headers = []
@@ -74,38 +71,27 @@ module Idempotency
   class Options < Settings
     FLAG = one_of(true, false)
     TEXTS = ["an array of strings", ->(value) { value.is_a?(Array) && value.all?(String) }].freeze
-    METHODS = ["an array of methods in upper case", lambda do |value|
-      value.is_a?(Array) && value.any? && value.all? { |one| one.is_a?(String) && one.match?(/\A[A-Z-]+\z/) }
-    end].freeze
+    METHODS = ["an array of methods in upper case",
+               ->(value) { TEXTS.last.call(value) && value.any? && value.all?(/\A[A-Z-]+\z/) }].freeze
     NAME = /\A[!\#$%&'*+\-.^_`|~0-9A-Za-z]+\z/
     HEADER = ["the name of a header field", ->(value) { value.is_a?(String) && value.match?(NAME) }].freeze
     WAIT = ["seconds", ->(value) { value.is_a?(Numeric) && !value.negative? && value.to_f.finite? }].freeze
-    STATUSES = [
-      "a hash of statuses from 400 to 599 by outcome (#{Contract::PROBLEMS.keys.join(", ")})",
-      lambda do |value|
-        value.is_a?(Hash) && value.all? do |word, status|
-          Contract::PROBLEMS.key?(word.to_s) && status.is_a?(Integer) && status.between?(400, 599)
-        end
-      end
-    ].freeze
+    STATUS = lambda do |(word, status)|
+      Contract::PROBLEMS.key?(word.to_s) && status.is_a?(Integer) && status.between?(400, 599)
+    end
+    STATUSES = ["a hash of statuses from 400 to 599 by outcome (#{Contract::PROBLEMS.keys.join(", ")})",
+                ->(value) { value.is_a?(Hash) && value.all?(&STATUS) }].freeze
 
     KNOWN = {
       principal: [CALL, false], # has to be given
-      scope: [TEXT, nil],
-      methods: [METHODS, %w[POST PATCH].freeze],
+      scope: [TEXT, nil], methods: [METHODS, %w[POST PATCH].freeze],
       missing_key: [one_of(:refuse, :pass, :generate, :derive), :refuse],
       window: [SECONDS, Contract::WINDOW_MS / 1000.0],
-      exclude: [TEXTS, [].freeze],
-      fingerprint: [CALL, nil],
-      ttl: [SECONDS, nil],
-      wait: [WAIT, nil],
-      statuses: [STATUSES, {}.freeze],
-      key_header: [HEADER, "Idempotency-Key"],
-      replay_header: [HEADER, "Idempotent-Replayed"],
-      echo_key: [FLAG, false],
+      exclude: [TEXTS, [].freeze], fingerprint: [CALL, nil],
+      ttl: [SECONDS, nil], wait: [WAIT, nil], statuses: [STATUSES, {}.freeze],
+      key_header: [HEADER, "Idempotency-Key"], replay_header: [HEADER, "Idempotent-Replayed"], echo_key: [FLAG, false],
       max_request_bytes: [COUNT, Contract::MAX_REQUEST_BYTES],
-      max_answer_bytes: [COUNT, Contract::MAX_ANSWER_BYTES],
-      omit_large_answers: [FLAG, false],
+      max_answer_bytes: [COUNT, Contract::MAX_ANSWER_BYTES], omit_large_answers: [FLAG, false],
       unprotected_without_database: [FLAG, false],
       on_execute: [CALL, nil], on_replay: [CALL, nil], on_refusal: [CALL, nil], on_lease_lost: [CALL, nil],
       **Settings::KNOWN

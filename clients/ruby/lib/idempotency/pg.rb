@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "pg"
-
 module Idempotency
   # ruby-pg. Handlers get a PG::Connection of this pool, in a transaction:
   #
@@ -20,14 +18,10 @@ module Idempotency
     def connect = @connect.call
 
     # The transaction that has begun with this statement. Its `rollback` returns the connection.
-    def open(first) = held { |link| link.open(first) }
+    def open(first) = take.open(first)
 
     # One statement that is its own transaction.
-    def statement(*statement)
-      link, rows = held { |one| [one, one.together([statement])] }
-      @pool.put(link)
-      rows
-    end
+    def statement(*statement) = take.alone(statement)
 
     # What is in doubt is closed, which rolls back.
     def give_back(link, sound)
@@ -39,14 +33,6 @@ module Idempotency
 
     private
 
-    # The connection goes to the block's result, unless the block fails.
-    def held
-      link = take
-      done = yield link
-    ensure
-      give_back(link, link.recovers?) if link && !done
-    end
-
     # One that was closed while it was idle is noticed without a round trip.
     def take
       link = @pool.take
@@ -54,6 +40,56 @@ module Idempotency
 
       give_back(link, false)
       take
+    end
+  end
+
+  # Connections for the threads of a process, made when they are needed. A forked process makes its own.
+  class Pool
+    attr_reader :size
+
+    def initialize(size:, &connect)
+      @size = size
+      @connect = connect
+      @lock = Mutex.new
+      begin_anew
+    end
+
+    # The one that was idle for the shortest time, or a new one. Waits while all are taken.
+    def take
+      @lock.synchronize { begin_anew unless @process == Process.pid }
+      @taken << true
+      @idle.pop || connect
+    end
+
+    def put(connection)
+      @idle << connection
+      @taken.pop
+    end
+
+    # It is closed instead of put back.
+    def forget(connection)
+      @made.delete(connection)
+      @taken.pop
+    end
+
+    private
+
+    # The sessions before are the parent's. Our end of their sockets is closed, so that nothing says goodbye to the
+    # server, not even the collection of garbage.
+    def begin_anew
+      @made&.each_key { |connection| connection.socket_io.reopen(IO::NULL) unless connection.finished? }
+      @made = {}.compare_by_identity
+      @idle = []
+      @taken = SizedQueue.new(@size)
+      @process = Process.pid
+    end
+
+    def connect
+      connection = @connect.call
+      @made[connection] = true
+      connection
+    ensure
+      forget(connection) unless connection
     end
   end
 end

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "idempotency-postgres"
-require "idempotency/active_record"
 require "action_controller"
 
 module Idempotency
@@ -15,25 +14,20 @@ module Idempotency
   module Controller
     def self.included(controller)
       controller.extend(Declarations)
-      controller.class_attribute :idempotency_options, :idempotent_routes, default: {}
-      controller.class_attribute :idempotency_database, default: ActiveRecord.new
+      controller.class_attribute :idempotent_routes, default: {}
+      controller.class_attribute :idempotency_keys, default: Keys.new(ActiveRecord.new)
     end
 
     # What a controller's class says about its actions.
     module Declarations
       # Options of all routes of this controller and those derived from it, and their database.
-      def idempotency(database: idempotency_database, **options)
-        merged = idempotency_options.merge(options)
-        Options.new(principal: BEARER, **merged) # raises where one is wrong
-        self.idempotency_database = database
-        self.idempotency_options = merged
-      end
+      def idempotency(**options) = (self.idempotency_keys = idempotency_keys.with(**options))
 
       def idempotent(*actions, kind: :transactional, **options)
         # It runs the action in a thread of its own, and so with another connection.
         raise ArgumentError, "idempotency: ActionController::Live cannot be stored" if live?
 
-        route = Route.new(idempotency_database, kind, Options.new(**idempotency_options, **options))
+        route = idempotency_keys.route(kind, **options)
         @idempotency_named = @idempotency_named.to_a + actions
         self.idempotent_routes = idempotent_routes.merge(actions.to_h { |action| [action.to_s, route] })
       end
@@ -74,14 +68,11 @@ module Idempotency
         yield
       rescue StandardError => error
         status = ActionDispatch::ExceptionWrapper.status_code_for_exception(error.class.name)
-        raise if status >= 500 || !shows_exceptions?(request)
+        shown = request.get_header("action_dispatch.show_exceptions")
+        raise if status >= 500 || [false, :none, nil].include?(shown)
 
         request.set_header("idempotency.raised", true)
         Routes.page(request, error, status)
-      end
-
-      def shows_exceptions?(request)
-        ![false, :none, nil].include?(request.get_header("action_dispatch.show_exceptions"))
       end
     end
 
@@ -115,9 +106,7 @@ module Idempotency
       return if [NothingHappened, Rejection, HandlerLate].any? { |kind| error.is_a?(kind) }
       return if Failures.transient?(error, of_handler: true)
 
-      handled = super
-      request.set_header("idempotency.raised", true) if handled && idempotency_claim
-      handled
+      super.tap { |handled| request.set_header("idempotency.raised", true) if handled && idempotency_claim }
     end
 
     private

@@ -4,101 +4,81 @@ module Idempotency
   # The argument of hooks. `outcome`: execute, replay, lease_lost, or why the request was refused.
   Event = Struct.new(:scope, :key, :attempt, :outcome)
 
-  # One route's protection: takes an exchange, and returns the answer to send.
+  # One route's protection: takes an exchange, and returns the answer to send. Each request has a copy of its own.
   class Route
-    attr_reader :database, :kind, :options, :problems
-
     def initialize(database, kind, options)
       kinds = %i[transactional leased]
       raise ArgumentError, "idempotency: `kind` has to be one of #{kinds.join(", ")}" unless kinds.include?(kind)
 
       @database = database
-      @kind = kind
+      @leased = kind == :leased
       @options = options
       @problems = Problems.new(database, options)
     end
 
-    def handle(exchange)
-      Handling.new(self, exchange).answer
+    def handle(exchange) = dup.answer(exchange)
+
+    protected
+
+    def answer(exchange)
+      @exchange = exchange
+      @scope = @options.scope || exchange.default_scope
+      @principal = Request.name_of(@options.principal.call(exchange.request) || "")
+      raise Problem, "unauthorized" if @principal.empty?
+
+      field = exchange.header(@options.key_header)
+      @key = field && Key.parse(field)
+      field && @key.nil? ? refuse("bad_key") : with_body
+    rescue DatabaseAway => error
+      warn "idempotency: unavailable: #{Failures.reason_of(error)}"
+      refuse("unavailable", 1)
     rescue Problem => problem
       problem.answer
     rescue HandlerLate
       Problem.new("handler_late").answer
     end
-  end
-
-  # One request on its way through a route.
-  class Handling
-    def initialize(route, exchange)
-      @route = route
-      @options = route.options
-      @exchange = exchange
-      @concerned = @options.concern?(exchange.http_method)
-    end
-
-    def answer
-      @scope = @options.scope || @exchange.default_scope
-      @principal = Request.name_of(@options.principal.call(@exchange.request) || "")
-      raise Problem, "unauthorized" if @principal.empty?
-
-      field = @exchange.header(@options.key_header)
-      @key = field && Key.parse(field)
-      return refuse("bad_key") if field && @key.nil?
-
-      without_key = @concerned ? @options.missing_key : :pass unless @key
-      without_key == :refuse ? refuse("missing_key") : with_body(without_key)
-    rescue DatabaseAway => error
-      warn "idempotency: unavailable: #{Failures.reason_of(error)}"
-      refuse("unavailable", 1)
-    end
 
     private
 
-    # `without_key`: how to go on; nil where there is a key.
-    def with_body(without_key)
+    def with_body
+      concerned = @options.concern?(@exchange.http_method)
+      without_key = @options.missing_key if concerned && @key.nil?
+      return refuse("missing_key") if without_key == :refuse
+
       @body = Body.read(@exchange.env, @options.max_request_bytes)
       @ours = %i[generate derive].include?(without_key)
       @key = Key.generate if without_key == :generate
       @request = identified(without_key == :derive ? @options.window : nil)
-      @concerned && (@key || @request.derive) ? claimed : unprotected
+      concerned && without_key != :pass ? claimed : unprotected
     end
 
     def identified(derive)
       # Many libraries send the type without a body.
       json = Identity.text_of(@body) if !@body.empty? && Identity.json?(@exchange.content_type)
-      hashed = fingerprint || (digest unless json)
-      Request.new(key: @key, scope: @scope, principal: @principal, json:, fingerprint: hashed, derive:,
+      fingerprint = Digest::SHA256.digest(@options.fingerprint.call(@exchange.request, @body)) if @options.fingerprint
+      fingerprint ||= digest unless json
+      Request.new(key: @key, scope: @scope, principal: @principal, json:, fingerprint:, derive:,
                   http_method: @exchange.http_method, target: @exchange.target, exclude: @options.exclude,
                   ttl: derive || @options.ttl, wait: @options.wait)
-    end
-
-    def fingerprint
-      @options.fingerprint && Digest::SHA256.digest(@options.fingerprint.call(@exchange.request, @body))
     end
 
     def digest = Identity.digest(@exchange.http_method, @exchange.target, @exchange.content_type, @body)
 
     def claimed
-      reply_to(execution.run { |claim| execute(claim) })
+      result = execution.run do |claim|
+        @executed = true
+        @key = claim.key # it may be one that the server has derived
+        tell(:on_execute, "execute", claim)
+        run_handler(claim)
+      end
+      reply_to(result)
     rescue StandardError => error
       raise if @executed # the handler has begun: what fails is not the request's JSON any more
 
       not_claimed(error)
     end
 
-    def execution
-      return Transactional.new(@route.database, @request, @options) if @route.kind == :transactional
-
-      on_lost = ->(record) { tell(:on_lease_lost, "lease_lost", record) }
-      Leased.new(@route.database, @request, @options, on_lost:)
-    end
-
-    def execute(claim)
-      @executed = true
-      @key = claim.key # it may be one that the server has derived
-      tell(:on_execute, "execute", claim)
-      run_handler(claim)
-    end
+    def execution = (@leased ? Leased : Transactional).new(@database, @request, @options)
 
     # The errors of idem_begin.
     def not_claimed(error)
@@ -123,18 +103,15 @@ module Idempotency
       when "executed", "not_kept" then with_key(result.answer.to_send)
       when "replay", "failed"
         tell(:on_replay, "replay", record)
-        with_key(result.answer || @route.problems.answer("failed"), [@options.replay_header, "true"])
+        with_key(result.answer || @problems.answer("failed"), [@options.replay_header, "true"])
       else refuse(result.outcome, record&.retry_after, record)
       end
     end
 
     # `away`: not in a transaction either.
     def unprotected(away: false)
-      answer =
-        if @route.kind == :leased then run_handler(LeasedClaim.new(@request))
-        elsif away then run_handler(Claim.new(@request))
-        else execution.unclaimed { |claim| run_handler(claim) }
-        end
+      claim = @leased ? LeasedClaim.new(@request) : Claim.new(@request)
+      answer = @leased || away ? run_handler(claim) : execution.unclaimed { |held| run_handler(held) }
       with_key(answer.to_send)
     rescue Rejection => rejection
       with_key(rejection.answer)
@@ -150,7 +127,7 @@ module Idempotency
 
     def refuse(word, retry_after = nil, record = nil)
       tell(:on_refusal, word, record)
-      with_key(@route.problems.answer(word, retry_after))
+      with_key(@problems.answer(word, retry_after))
     end
 
     def tell(hook, outcome, claim) = @options.tell(hook, Event.new(@scope, @key, claim&.attempt, outcome))
@@ -159,9 +136,36 @@ module Idempotency
       fields << [@options.key_header, Key.quote(@key)] if @key && (@ours || @options.echo_key)
       return answer if fields.empty?
 
-      names = fields.map { |name, _| name.downcase }
-      headers = answer.headers.reject { |name, _| names.include?(name.downcase) }
-      Answer.new(status: answer.status, headers: headers + fields, body: answer.body)
+      others = answer.headers.reject { |name, _| fields.any? { |given, _| given.casecmp?(name) } }
+      Answer.new(status: answer.status, headers: others + fields, body: answer.body)
     end
+  end
+
+  # The database and options that all routes of a service share, and two ways to make a route.
+  class Keys
+    def initialize(database, **common)
+      @database = database
+      @common = common
+      Options.new(principal: BEARER, **common) # raises where one is wrong
+    end
+
+    # The same with other ones.
+    def with(database: @database, **options) = Keys.new(database, **@common, **options)
+
+    def transactional(**options) = route(:transactional, **options)
+
+    def leased(**options) = route(:leased, **options)
+
+    def route(kind, **options) = Route.new(@database, kind, Options.new(**@common, **options))
+  end
+
+  # Puts a route in front of a Rack application, or of a part of it: `use Idempotency::Middleware, keys.transactional`.
+  Middleware = Struct.new(:app, :route) do
+    def call(env) = Exchange.response(route.handle(Exchange.new(Rack::Request.new(env), &app.method(:call))))
+  end
+
+  # A `principal`: the token of `Authorization: Bearer TOKEN`, for services whose tokens are checked before.
+  BEARER = lambda do |request|
+    request.env["HTTP_AUTHORIZATION"].to_s[%r{\A[ \t]*bearer +([A-Za-z0-9._~+/-]+=*)[ \t]*\z}i, 1]
   end
 end

@@ -11,7 +11,7 @@ module Idempotency
     attr_accessor :client
 
     def initialize(request, row, held)
-      super(request, held.record, held)
+      super(request, held)
       @token = held.record.token.to_i
       @operation, @http_method, @path, @error = row.values_at("operation", "method", "path", "error")
       @request = Record.json(row["request"])
@@ -34,11 +34,8 @@ module Idempotency
       SIZE = ["a whole number from 1 to 1000", ->(value) { value.is_a?(Integer) && value.between?(1, 1000) }].freeze
       TELL = ->(error, _work) { warn "idempotency: a worker: #{error.full_message(highlight: false)}" }
       KNOWN = {
-        size: [SIZE, 1],
-        poll: [SECONDS, 1.0],
-        channel: [TEXT, nil],
+        size: [SIZE, 1], poll: [SECONDS, 1.0], channel: [TEXT, nil], holder: [TEXT, nil],
         mode: [one_of(:transactional, :leased), :transactional],
-        holder: [TEXT, nil],
         handler_timeout: [SECONDS, Contract::LEASED_HANDLER_TIMEOUT_MS / 1000.0],
         on_error: [CALL, TELL],
         **Settings::KNOWN.slice(:lease, :database_timeout)
@@ -50,7 +47,6 @@ module Idempotency
     QUEUED = "q"
     ENDED = "e"
     LONGEST_PAUSE = 30 # seconds
-    private_constant :QUEUED, :ENDED, :LONGEST_PAUSE
 
     # `scope`: one, or the beginning of several and `*`.
     def initialize(database, scope, **options, &handler)
@@ -66,7 +62,7 @@ module Idempotency
       @handler = handler
       @outage = pauses
       @claim_at = 0
-      @held = []
+      @held = {}.compare_by_identity
       @lock = Mutex.new
       @woken, @waker = IO.pipe
     end
@@ -74,7 +70,10 @@ module Idempotency
     # Raises if the first statement shows a mistake: no right, no such function. Later that counts as an outage.
     def run
       listener = Thread.new { listen } if @options.channel
-      turn until @stopped
+      until @stopped
+        claim if free.positive? && Limit.now >= @claim_at
+        rest unless @stopped
+      end
     ensure
       @stopped = true
       listener&.kill&.join
@@ -95,16 +94,8 @@ module Idempotency
 
     private
 
-    def turn
-      claim if free.positive? && Limit.now >= @claim_at
-      rest unless @stopped
-    end
-
     # Seconds, which double, up to half a minute.
-    def pauses
-      first = @options.poll
-      Enumerator.produce(first) { |last| [last * 2, [LONGEST_PAUSE, first].max].min }
-    end
+    def pauses = Enumerator.produce(@options.poll) { |last| [last * 2, [LONGEST_PAUSE, @options.poll].max].min }
 
     def jittered(seconds) = seconds * rand(0.5..1.5)
 
@@ -116,8 +107,8 @@ module Idempotency
     def claim
       sent = Limit.now
       room = free
-      due = Statements.due(@scope, room, @options.lease, @options.holder)
-      rows = limited { @database.statement(*due) }
+      values = [@scope, room.to_s, Values.milliseconds(@options.lease), @options.holder]
+      rows = limited { @database.statement(Contract::DUE_SQL, values) }
       @known_to_work = true
       @outage.rewind
       @claim_at = rows.size < room ? sent + jittered(@options.poll) : 0
@@ -134,7 +125,7 @@ module Idempotency
       seconds = [@claim_at - Limit.now, 0].max if !@stopped && free.positive?
       # What a notification is about may have been queued after the last look.
       @claim_at = 0 if @woken.wait_readable(seconds) && @woken.read_nonblock(1000).include?(QUEUED)
-      @lock.synchronize { @held.each { |held| held.heart.abort } } if @aborted
+      @lock.synchronize { @held.each_key { |held| held.heart.abort } } if @aborted
     end
 
     def wake(why) = @waker.write_nonblock(why, exception: false)
@@ -162,16 +153,16 @@ module Idempotency
     def take(row, sent)
       request = Request.new(key: row["key"], scope: row["scope"], principal: row["principal"])
       held = Leased.new(@database, request, @options, uncertain: @options.mode == :leased)
-      held.hold(Record.new(row), sent)
-      @lock.synchronize { @held << held }
-      Thread.new { perform(request, held, row) }
+      held.hold(Record.new(row, request), sent)
+      @lock.synchronize { @held[held] = true }
+      Thread.new { perform(held, row) }
     end
 
-    def perform(request, held, row)
+    def perform(held, row)
       work = nil
       held.settle do
-        work = Work.new(request, row, held)
-        @options.mode == :leased ? answer_to(work) : in_transaction(request, held, work)
+        work = Work.new(held.request, row, held)
+        @options.mode == :leased ? answer_to(work) : in_transaction(held, work)
       end
     rescue ScriptError, StandardError => error
       tell(error, work)
@@ -182,8 +173,8 @@ module Idempotency
     end
 
     # A Result where it has committed; else the answer, whose work is rolled back.
-    def in_transaction(request, held, work)
-      result = Transactional.new(@database, request, @options).work_off(held.record) do |claim|
+    def in_transaction(held, work)
+      result = Transactional.new(@database, held.request, @options).work_off(held.record) do |claim|
         held.heart.check # it may run again
         work.client = claim.client
         answer_to(work).tap { held.heart.check }
