@@ -475,6 +475,7 @@ group_clients() {
             ((outcome != 3)) || continue
             ((outcome == 0)) || status=1
             begin_conformance "$language"
+            [[ $language != ruby ]] || test_newer_ruby || status=1
             [[ ! -d $BUILD/languages/clients/drivers/$language ]] ||
                 PG_BINDIR=$PG_BINDIR "$BUILD/languages/clients/drivers/check" "$language" || status=1
         else
@@ -513,6 +514,25 @@ test_client() {
     check_with_registry "$language" "$language: the package's own tests" \
         timeout --kill-after=10 900 "$BUILD/languages/clients/$language/test" || return
     ((CHECKS_FAILED == failed))
+}
+
+# Ruby's own tests once more, with the packages of Debian 13: Ruby 3.3, Rack 3.1, Rails 7.2. Their root file system is
+# kept. They reach the server by TCP.
+test_newer_ruby() {
+    local what="ruby: the package's own tests with Debian 13's Ruby, Rack and Rails" name=trixie-ruby failed=$CHECKS_FAILED
+    if make_newer_ruby "$name" >"$WORK/newer_ruby.log" 2>&1; then
+        check "$what" in_root "$name" env "PGHOST=$PGHOST" "PGPORT=$PGPORT" "PGUSER=$PGUSER" "PGDATABASE=$PGDATABASE" \
+            timeout --kill-after=10 900 /ruby/test
+    else
+        skip "$what" "they need root, debootstrap and the packages of Debian 13"
+    fi
+    ((CHECKS_FAILED == failed))
+}
+
+make_newer_ruby() {
+    ((EUID == 0)) && "$ROOT/script/bootstrap" matrix && make_root trixie "$1" &&
+        install_in_root "$1" ruby ruby-pg ruby-rack puma ruby-minitest ruby-activerecord ruby-actionpack ruby-railties &&
+        rm -rf "$ROOTS/$1/ruby" && cp -R "$BUILD/languages/clients/ruby" "$ROOTS/$1/ruby"
 }
 
 # check_with_registry LANGUAGE DESCRIPTION command...: as check, but a failure is a skip, with status 3, while the

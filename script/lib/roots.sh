@@ -24,7 +24,7 @@ make_root() {
     # debootstrap mounts as well, and must not leave that mount behind either.
     unshare --mount --pid --fork --kill-child=KILL -- \
         debootstrap --variant=minbase "$suite" "$root.part" \
-        "$(mirror Debian)" "$(bootstrap_script "$suite")"
+        "$(mirror Debian)" "$(bootstrap_script "$suite")" || return
     set_up_apt "$suite" "$root.part"
     forbid_services "$root.part"
     mv "$root.part" "$root"

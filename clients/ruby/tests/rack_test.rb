@@ -23,6 +23,11 @@ class RackTest < Minitest::Test
     )
   end
 
+  # Rack 2 keeps the letter case of names, Rack 3 has them in lower case.
+  def fields_of(app, request)
+    Rack::MockResponse.new(*app.call(request)).headers
+  end
+
   def test_nothing_is_read_before_it_is_needed
     {
       401 => { "HTTP_AUTHORIZATION" => "" }, 400 => { "HTTP_IDEMPOTENCY_KEY" => "a, b" },
@@ -52,7 +57,7 @@ class RackTest < Minitest::Test
   end
 
   def test_a_body_ends_at_its_length
-    assert_equal "{}", app.call(env('{}POST /next', "CONTENT_LENGTH" => "2"))[1]["X-Amount"]
+    assert_equal "{}", fields_of(app, env('{}POST /next', "CONTENT_LENGTH" => "2"))["X-Amount"]
     assert_equal 400, app.call(env("{}", "CONTENT_LENGTH" => "3"))[0]
     assert_equal 400, app.call(env("{}", "CONTENT_LENGTH" => "+2"))[0]
   end
@@ -63,9 +68,9 @@ class RackTest < Minitest::Test
     %i[transactional leased].each do |kind|
       runs = 0
       app = app(kind) { |_| [201, fields, ["p"]].tap { runs += 1 } }
-      first, again = Array.new(2) { app.call(env("{}", "HTTP_IDEMPOTENCY_KEY" => "#{@key}-#{kind}"))[1] }
-      assert_equal ["caf\uFFFD", "café", "a b", "caf\uFFFD"], first.values_at(*fields.keys)
-      assert_equal first.values_at(*fields.keys), again.values_at(*fields.keys)
+      first, again = Array.new(2) { fields_of(app, env("{}", "HTTP_IDEMPOTENCY_KEY" => "#{@key}-#{kind}")) }
+      assert_equal ["caf\uFFFD", "café", "a b", "caf\uFFFD"], fields.keys.map { |name| first[name] }
+      fields.each_key { |name| assert_equal first[name], again[name] }
       assert_equal [1, "true"], [runs, again["Idempotent-Replayed"]]
     end
   end
@@ -88,8 +93,8 @@ class RackTest < Minitest::Test
       assert_raises(Idempotency::Error) { app { |_| answer }.call(env) }
       assert_nil record
     end
-    seen = app { |one| [201, { "X-Hijack" => one.keys.grep(/hijack/).join }, []] }.call(env("{}", "rack.hijack" => -> {}))
-    assert_equal "", seen[1]["X-Hijack"]
+    looking = app { |one| [201, { "X-Hijack" => one.keys.grep(/hijack/).join }, []] }
+    assert_equal "", fields_of(looking, env("{}", "rack.hijack" => -> {}))["X-Hijack"]
   end
 
   def test_a_body_is_closed_and_its_failure_is_the_handlers
@@ -103,7 +108,9 @@ class RackTest < Minitest::Test
 
   def test_rack_3_has_names_in_lower_case_and_arrays
     answer = Idempotency::Answer.new(status: 201, headers: [%w[X-One a], %w[x-one b], %w[Trailer c]], body: "ok")
-    assert_equal({ "X-One" => "a\nb", "Content-Length" => "2" }, Idempotency::Exchange.response(answer)[1])
+    Rack.stub(:release, "2.2.4") do
+      assert_equal({ "X-One" => "a\nb", "Content-Length" => "2" }, Idempotency::Exchange.response(answer)[1])
+    end
     Rack.stub(:release, "3.0") do
       assert_equal({ "x-one" => %w[a b], "content-length" => "2" }, Idempotency::Exchange.response(answer)[1])
     end
