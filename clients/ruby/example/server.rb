@@ -9,7 +9,8 @@ require "puma/server"
 
 trap("TERM") { exit!(0) }
 # With epoll, puma's reactor overlooks requests on descriptors that an aborted upload has had before.
-server = Puma::Server.new(APP, Puma::Events.stdio, min_threads: 4, max_threads: 40, io_selector_backend: :poll)
+events = Puma::Events.respond_to?(:stdio) ? Puma::Events.stdio : Puma::Events.new # before and since puma 6
+server = Puma::Server.new(APP, events, min_threads: 4, max_threads: 40, io_selector_backend: :poll)
 server.add_tcp_listener("127.0.0.1", Integer(ENV.fetch("PORT")))
 runs = server.run
 $stdout.puts "ready"

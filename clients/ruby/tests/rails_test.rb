@@ -331,6 +331,13 @@ class RailsTest < Minitest::Test
     assert_equal 0, Timeout.timeout(20) { thread.value }
   end
 
+  # Rails 7.1 and newer would connect again, whatever time that takes.
+  def test_the_end_of_a_transaction_asks_for_no_connection
+    transaction = Idempotency::ActiveRecord.new.open(nil)
+    transaction.client.stub(:raw_connection, -> { flunk }) { transaction.rollback }
+    assert_equal 0, Payment.connection.open_transactions
+  end
+
   def assert_late(&way)
     thread = Thread.new do
       Payment.find_by(id: 0) # a prepared statement

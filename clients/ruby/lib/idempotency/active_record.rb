@@ -43,8 +43,8 @@ module Idempotency
 
       def client = @connection
 
-      # ActiveRecord sends its BEGIN first.
-      def connection = client.raw_connection
+      # ActiveRecord sends its BEGIN first. Rails 7.1, asked again, would connect again to a server that is away.
+      def connection = @raw || (@raw = client.raw_connection)
 
       # With the callbacks of `after_commit`.
       def commit(last)
@@ -64,7 +64,7 @@ module Idempotency
 
       # First of all: `throw_away!` alone deallocates prepared statements, and waits for a server that may never answer.
       def close
-        super
+        super if @raw
       ensure
         client.throw_away!
       end
@@ -73,13 +73,14 @@ module Idempotency
 
       def begin_with(first)
         client.idempotency_transaction = @transaction = client.begin_transaction(joinable: true)
+        connection
         together([first]) if first
       end
 
       # One that was left in pipeline mode before its statement was sent is not active yet.
       def sound?
         unsound = [PG::PQTRANS_ACTIVE, PG::PQTRANS_UNKNOWN]
-        !finished? && !pipeline? && unsound.none?(connection.transaction_status)
+        @raw && !finished? && !pipeline? && unsound.none?(connection.transaction_status)
       end
 
       # After the ROLLBACK of all that is open, if need be.
