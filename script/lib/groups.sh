@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
     isolation-sql tap-sql client-sql scale scale-sql docs examples demo chaos)
-GROUPS_ON_REQUEST=(managed managed-client managed-conformance managed-docs managed-demo private lint clients packages console dotnet upgrade failover clang release images)
+GROUPS_ON_REQUEST=(managed managed-client managed-conformance managed-docs managed-demo private lint clients newer-ruby packages console dotnet upgrade failover clang release images)
 # The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade clang release images)
 
@@ -475,7 +475,6 @@ group_clients() {
             ((outcome != 3)) || continue
             ((outcome == 0)) || status=1
             begin_conformance "$language"
-            [[ $language != ruby ]] || test_newer_ruby || status=1
             [[ ! -d $BUILD/languages/clients/drivers/$language ]] ||
                 PG_BINDIR=$PG_BINDIR "$BUILD/languages/clients/drivers/check" "$language" || status=1
         else
@@ -516,16 +515,21 @@ test_client() {
     ((CHECKS_FAILED == failed))
 }
 
-# Ruby's own tests once more, with the packages of Debian 13: Ruby 3.3, Rack 3.1, Rails 7.2. Their root file system is
-# kept. They reach the server by TCP.
-test_newer_ruby() {
+# Ruby's own tests with the packages of Debian 13: Ruby 3.3, Rack 3.1, Rails 7.2. Their root file system is kept. They
+# reach the server by TCP.
+group_newer-ruby() {
     local what="ruby: the package's own tests with Debian 13's Ruby, Rack and Rails" name=trixie-ruby failed=$CHECKS_FAILED
+    ensure_installed
+    copy_clients
+    start_clients_cluster
+    create_database client_ruby
     if make_newer_ruby "$name" >"$WORK/newer_ruby.log" 2>&1; then
         check "$what" in_root "$name" env "PGHOST=$PGHOST" "PGPORT=$PGPORT" "PGUSER=$PGUSER" "PGDATABASE=$PGDATABASE" \
             timeout --kill-after=10 900 /ruby/test
     else
         skip "$what" "they need root, debootstrap and the packages of Debian 13"
     fi
+    stop_cluster clients
     ((CHECKS_FAILED == failed))
 }
 
