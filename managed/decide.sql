@@ -105,5 +105,7 @@ END $$;
 SELECT lease_until IS NOT NULL AND clock_timestamp() < lease_until
        AND NOT idempotency.session_gone(backend_pid, backend_start)
 
---: idem_is_record inline
-coalesce(status IN ('i', 'c', 'f', 'r', 'x', 'u') AND (status <> 'i' OR lease_until IS NOT NULL), false)
+-- The names of operators are complete, because who inserts by hand has a search_path of its own.
+--: idem_is_record plpgsql caller
+RETURN CASE WHEN status OPERATOR(pg_catalog.=) 'i' THEN lease_until IS NOT NULL
+            ELSE (status OPERATOR(pg_catalog.=) ANY ('{c,f,r,x,u}')) IS TRUE END;
