@@ -591,7 +591,7 @@ BEGIN
                  AND (t.fingerprint = CASE WHEN plain_answer.fingerprint IS NOT NULL THEN plain_answer.fingerprint
                                            WHEN has_request THEN idempotency.plain_fingerprint(plain_answer.request, plain_answer.method, plain_answer.path)
                                            END) IS NOT FALSE
-                 AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
+                 AND NOT (EXISTS (SELECT FROM idempotency.policies_with_more()) AND idempotency.asks_more(t.scope, t.principal))
                 THEN idempotency.claim_of('replay', NULL, CASE t.status WHEN 'c' THEN 'completed' ELSE 'failed' END, t) END AS claim
       INTO seen FROM idempotency.record t
      WHERE t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;

@@ -279,7 +279,7 @@ BEGIN
        AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
        AND (t.open_claim IN ('o', 't', 'q', 'l') OR t.open_claim = 'r' AND of_operation)
        AND coalesce(t.token = plain_end.token, true)
-       AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_end.scope, plain_end.principal))
+       AND NOT (EXISTS (SELECT FROM idempotency.policies_with_more()) AND idempotency.asks_more(t.scope, t.principal))
        AND size <= t.body_limit
        -- What keep_long_enough would leave as it is.
        AND now + (now - t.claimed_at) <= t.expires_at AND (t.fingerprint_of & 8 = 8) IS NOT TRUE;

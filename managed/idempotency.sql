@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'd2aba657b6797800';
+    digest constant text := '2845e9df76d02491';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1893,12 +1893,21 @@ SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 COMMENT ON FUNCTION idempotency.is_plain IS 'whether a policy has spans and numbers alone';
 --; routine idempotency.policies_with_more
--- A row for each policy that fits a scope and is not plain.
-CREATE FUNCTION idempotency.policies_with_more(scope text, principal text) RETURNS SETOF integer
-    LANGUAGE sql STABLE AS $$
+-- A row for each policy, of any scope, that has more than spans and numbers. Short, and inlined: each call initializes it.
+CREATE FUNCTION idempotency.policies_with_more() RETURNS SETOF integer LANGUAGE sql STABLE AS $$
 SELECT 1 FROM idempotency.policy p
- WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, scope) > 0 AND NOT idempotency.is_plain(p, principal) $$;
-COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy that fits a scope and is not plain';
+ WHERE num_nonnulls(p.principal_required, p.fingerprint_required, p.store_request, p.keep_history, p.encrypt, p.transactional_only,
+                    p.max_open_claims, p.on_missing_key, p.fingerprint_fields, p.exclude_fields, p.drop_headers, p.final_errors,
+                    p.error_statuses, p.allowed_role) > 0 $$;
+COMMENT ON FUNCTION idempotency.policies_with_more IS 'a row for each policy, of any scope, that has more than spans and numbers';
+--; routine idempotency.asks_more
+-- Whether a policy that fits a scope is not plain. A call asks only where there are policies with more.
+CREATE FUNCTION idempotency.asks_more(scope text, principal text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM idempotency.policy p WHERE NOT p.dropped
+                          AND idempotency.rank(p.scope_pattern, scope) > 0 AND NOT idempotency.is_plain(p, principal));
+END $$;
+COMMENT ON FUNCTION idempotency.asks_more IS 'whether a policy that fits a scope is not plain';
 --; routine idempotency.terms_of
 -- The terms of a first attempt.
 CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms LANGUAGE sql STABLE AS $$
@@ -3079,7 +3088,7 @@ BEGIN
                  AND (t.fingerprint = CASE WHEN plain_answer.fingerprint IS NOT NULL THEN plain_answer.fingerprint
                                            WHEN has_request THEN idempotency.plain_fingerprint(plain_answer.request, plain_answer.method, plain_answer.path)
                                            END) IS NOT FALSE
-                 AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_answer.scope, plain_answer.principal))
+                 AND NOT (EXISTS (SELECT FROM idempotency.policies_with_more()) AND idempotency.asks_more(t.scope, t.principal))
                 THEN idempotency.claim_of('replay', NULL, CASE t.status WHEN 'c' THEN 'completed' ELSE 'failed' END, t) END AS claim
       INTO seen FROM idempotency.record t
      WHERE t.key = plain_answer.key AND t.scope = plain_answer.scope AND t.principal = plain_answer.principal;
@@ -3641,7 +3650,7 @@ BEGIN
        AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
        AND (t.open_claim IN ('o', 't', 'q', 'l') OR t.open_claim = 'r' AND of_operation)
        AND coalesce(t.token = plain_end.token, true)
-       AND NOT EXISTS (SELECT FROM idempotency.policies_with_more(plain_end.scope, plain_end.principal))
+       AND NOT (EXISTS (SELECT FROM idempotency.policies_with_more()) AND idempotency.asks_more(t.scope, t.principal))
        AND size <= t.body_limit
        -- What keep_long_enough would leave as it is.
        AND now + (now - t.claimed_at) <= t.expires_at AND (t.fingerprint_of & 8 = 8) IS NOT TRUE;

@@ -77,11 +77,17 @@ SELECT ((p).principal_required AND principal = '' OR (p).fingerprint_required OR
        AND num_nonnulls((p).fingerprint_fields, (p).exclude_fields, (p).drop_headers, (p).final_errors,
                         (p).error_statuses, (p).allowed_role) = 0 $$;
 
--- A row for each policy that fits a scope and is not plain.
-CREATE FUNCTION idempotency.policies_with_more(scope text, principal text) RETURNS SETOF integer
-    LANGUAGE sql STABLE AS $$
+-- A row for each policy, of any scope, that has more than spans and numbers. Short, and inlined: each call initializes it.
+CREATE FUNCTION idempotency.policies_with_more() RETURNS SETOF integer LANGUAGE sql STABLE AS $$
 SELECT 1 FROM idempotency.policy p
- WHERE NOT p.dropped AND idempotency.rank(p.scope_pattern, scope) > 0 AND NOT idempotency.is_plain(p, principal) $$;
+ WHERE num_nonnulls(p.principal_required, p.fingerprint_required, p.store_request, p.keep_history, p.encrypt, p.transactional_only,
+                    p.max_open_claims, p.on_missing_key, p.fingerprint_fields, p.exclude_fields, p.drop_headers, p.final_errors,
+                    p.error_statuses, p.allowed_role) > 0 $$;
+
+-- Whether a policy that fits a scope is not plain. A call asks only where there are policies with more.
+CREATE FUNCTION idempotency.asks_more(scope text, principal text) RETURNS boolean LANGUAGE plpgsql STABLE
+    RETURN EXISTS (SELECT FROM idempotency.policy p WHERE NOT p.dropped
+                      AND idempotency.rank(p.scope_pattern, scope) > 0 AND NOT idempotency.is_plain(p, principal));
 
 -- The terms of a first attempt.
 CREATE FUNCTION idempotency.terms_of(p idempotency.policy) RETURNS idempotency.terms LANGUAGE sql STABLE AS $$
