@@ -606,7 +606,11 @@ BEGIN
         IF NOT idempotency.is_plain(p, principal) THEN RETURN NULL; END IF;
     END IF;
     IF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
-        terms := idempotency.terms_of(p);
+        IF seen.by_policy OR coalesce(/*SETTINGS_OF_TERMS*/) IS NOT NULL THEN
+            terms := idempotency.terms_of(p);
+        ELSE
+            terms := ROW(/*TERMS_BY_DEFAULT*/, false, 't')::idempotency.terms;
+        END IF;
         IF ttl IS NOT NULL THEN terms.ttl := least(idempotency.micros(ttl), idempotency.micros(p.max_ttl)); END IF;
         IF lease IS NOT NULL THEN terms.lease := least(idempotency.micros(lease), idempotency.micros(p.max_lease)); END IF;
         IF fingerprint IS NULL AND has_request THEN

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '2845e9df76d02491';
+    digest constant text := 'dbba0bbf960fb1ae';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3103,7 +3103,11 @@ BEGIN
         IF NOT idempotency.is_plain(p, principal) THEN RETURN NULL; END IF;
     END IF;
     IF pg_try_advisory_xact_lock(18756, idempotency.lock_number(seen.seed, key, scope, principal)) THEN
-        terms := idempotency.terms_of(p);
+        IF seen.by_policy OR coalesce(current_setting('idempotency.default_ttl', true), current_setting('idempotency.default_retention', true), current_setting('idempotency.default_lease', true), current_setting('idempotency.max_body_bytes', true)) IS NOT NULL THEN
+            terms := idempotency.terms_of(p);
+        ELSE
+            terms := ROW(86400000000, 0, 60000000, 4194304, false, 't')::idempotency.terms;
+        END IF;
         IF ttl IS NOT NULL THEN terms.ttl := least(idempotency.micros(ttl), idempotency.micros(p.max_ttl)); END IF;
         IF lease IS NOT NULL THEN terms.lease := least(idempotency.micros(lease), idempotency.micros(p.max_lease)); END IF;
         IF fingerprint IS NULL AND has_request THEN
