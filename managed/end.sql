@@ -286,13 +286,10 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- Idem_complete with a body of bytes.
+-- Idem_complete with a body of bytes, the long way.
 CREATE FUNCTION idempotency.complete(key text, status_code integer, body bytea, headers jsonb, scope text, principal text,
                                      token bigint, ttl interval) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    IF ttl IS NULL AND idempotency.plain_end(key, scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
-        RETURN true;
-    END IF;
     PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_number(status_code, 'status_code', 200, 599);
     RETURN idempotency.end_claim('idem_complete()', key, scope, principal, token, 'completed', status_code, body,
                                  idempotency.checked_headers(headers), ttl => idempotency.checked_span(ttl, 'ttl'));
@@ -321,9 +318,16 @@ BEGIN
 END $$;
 
 --: idem_complete_text idem_complete_jsonb plpgsql definer
+IF ttl IS NULL AND idempotency.plain_end(key COLLATE "C", scope, principal, token, 'c', status_code, convert_to(body::text, 'UTF8'),
+                                         headers, NULL, false) THEN
+    RETURN true;
+END IF;
 RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
                             scope, principal, token, ttl);
 --: idem_complete_bytea plpgsql definer
+IF ttl IS NULL AND idempotency.plain_end(key COLLATE "C", scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
+    RETURN true;
+END IF;
 RETURN idempotency.complete(key COLLATE "C", status_code, body, headers, scope, principal, token, ttl);
 --: idem_fail_text idem_fail_jsonb plpgsql definer
 RETURN idempotency.fail(key COLLATE "C", error, retryable, status_code, convert_to(body::text, 'UTF8'),

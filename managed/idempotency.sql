@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'dbba0bbf960fb1ae';
+    digest constant text := 'b04094fba7481b87';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3662,18 +3662,15 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.plain_end IS 'ends a claim in a plain case';
 --; routine idempotency.complete
--- Idem_complete with a body of bytes.
+-- Idem_complete with a body of bytes, the long way.
 CREATE FUNCTION idempotency.complete(key text, status_code integer, body bytea, headers jsonb, scope text, principal text,
                                      token bigint, ttl interval) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    IF ttl IS NULL AND idempotency.plain_end(key, scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
-        RETURN true;
-    END IF;
     PERFORM idempotency.check_identity(key, scope, principal), idempotency.check_number(status_code, 'status_code', 200, 599);
     RETURN idempotency.end_claim('idem_complete()', key, scope, principal, token, 'completed', status_code, body,
                                  idempotency.checked_headers(headers), ttl => idempotency.checked_span(ttl, 'ttl'));
 END $$;
-COMMENT ON FUNCTION idempotency.complete IS 'idem_complete with a body of bytes';
+COMMENT ON FUNCTION idempotency.complete IS 'idem_complete with a body of bytes, the long way';
 --; routine idempotency.fail
 -- Idem_fail with a body of bytes.
 CREATE FUNCTION idempotency.fail(key text, error text, retryable boolean, status_code integer, body bytea, headers jsonb,
@@ -4661,6 +4658,10 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
+    IF ttl IS NULL AND idempotency.plain_end(key COLLATE "C", scope, principal, token, 'c', status_code, convert_to(body::text, 'UTF8'),
+                                             headers, NULL, false) THEN
+        RETURN true;
+    END IF;
     RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
                                 scope, principal, token, ttl);
 END
@@ -4682,6 +4683,9 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
+    IF ttl IS NULL AND idempotency.plain_end(key COLLATE "C", scope, principal, token, 'c', status_code, body, headers, NULL, false) THEN
+        RETURN true;
+    END IF;
     RETURN idempotency.complete(key COLLATE "C", status_code, body, headers, scope, principal, token, ttl);
 END
 $body$;
@@ -4702,6 +4706,10 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
+    IF ttl IS NULL AND idempotency.plain_end(key COLLATE "C", scope, principal, token, 'c', status_code, convert_to(body::text, 'UTF8'),
+                                             headers, NULL, false) THEN
+        RETURN true;
+    END IF;
     RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
                                 scope, principal, token, ttl);
 END
@@ -4723,6 +4731,10 @@ CREATE FUNCTION @extschema@.idem_complete(
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
+    IF ttl IS NULL AND idempotency.plain_end(key COLLATE "C", scope, principal, token, 'c', status_code, convert_to(body::text, 'UTF8'),
+                                             headers, NULL, false) THEN
+        RETURN true;
+    END IF;
     RETURN idempotency.complete(key COLLATE "C", status_code, convert_to(body::text, 'UTF8'), headers,
                                 scope, principal, token, ttl);
 END
