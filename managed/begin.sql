@@ -209,10 +209,14 @@ BEGIN
     END IF;
 END $$;
 
+-- The token of a moment: microseconds since 2000.
+CREATE FUNCTION idempotency.token_at(moment timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $$
+SELECT (date_part('epoch', moment) * 1000000)::bigint - 946684800000000 $$;
+
 -- A token larger than the previous one. Not in SQL: a function in SQL that is not inlined is planned at each call.
 CREATE FUNCTION idempotency.new_token(previous bigint) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    now constant bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint - 946684800000000;
+    now constant bigint := idempotency.token_at(clock_timestamp());
 BEGIN
     RETURN CASE WHEN now > coalesce(previous, 0) THEN now ELSE previous + 1 + floor(random() * 65536)::bigint END;
 END $$;
@@ -575,22 +579,28 @@ CREATE FUNCTION idempotency.plain_answer(key text, scope text, principal text, r
     once boolean) RETURNS @extschema@.idem_claim LANGUAGE plpgsql AS $$
 DECLARE
     seen record;
+    r idempotency.record;
     p idempotency.policy;
     terms idempotency.terms;
     now timestamptz;
     digest_of integer;
-    has_request constant boolean := request IS NOT NULL OR method IS NOT NULL OR path IS NOT NULL;
 BEGIN
     IF current_setting('transaction_read_only') = 'on' OR idempotency.snapshot_is_fixed() THEN
         RETURN NULL;
-    ELSIF num_nonnulls(fingerprint, ttl, lease, wait, holder) > 0 THEN
-        IF NOT idempotency.are_plain_options(fingerprint, ttl, lease, wait, holder, transactional) THEN RETURN NULL; END IF;
+    ELSIF num_nonnulls(request, method, path, fingerprint, ttl, lease, wait, holder) > 0 THEN
+        IF num_nonnulls(fingerprint, ttl, lease, wait, holder) > 0
+           AND NOT idempotency.are_plain_options(fingerprint, ttl, lease, wait, holder, transactional) THEN
+            RETURN NULL;
+        ELSIF fingerprint IS NOT NULL THEN
+            digest_of := 4;
+        ELSIF num_nonnulls(request, method, path) > 0 THEN
+            fingerprint := idempotency.plain_fingerprint(request, method, path);
+            digest_of := CASE WHEN method IS NOT NULL THEN CASE WHEN path IS NULL THEN 1 ELSE 3 END WHEN path IS NOT NULL THEN 2 END;
+        END IF;
     END IF;
     SELECT CASE WHEN t.status IN ('c', 'f') AND clock_timestamp() < t.expires_at AND t.sealed_by IS NULL
                  AND (t.operation <> plain_answer.operation) IS NOT TRUE
-                 AND (t.fingerprint = CASE WHEN plain_answer.fingerprint IS NOT NULL THEN plain_answer.fingerprint
-                                           WHEN has_request THEN idempotency.plain_fingerprint(plain_answer.request, plain_answer.method, plain_answer.path)
-                                           END) IS NOT FALSE
+                 AND (t.fingerprint <> plain_answer.fingerprint) IS NOT TRUE
                  AND NOT (EXISTS (SELECT FROM idempotency.policies_with_more()) AND idempotency.asks_more(t.scope, t.principal))
                 THEN idempotency.claim_of('replay', NULL, CASE t.status WHEN 'c' THEN 'completed' ELSE 'failed' END, t) END AS claim
       INTO seen FROM idempotency.record t
@@ -613,18 +623,12 @@ BEGIN
         END IF;
         IF ttl IS NOT NULL THEN terms.ttl := least(idempotency.micros(ttl), idempotency.micros(p.max_ttl)); END IF;
         IF lease IS NOT NULL THEN terms.lease := least(idempotency.micros(lease), idempotency.micros(p.max_lease)); END IF;
-        IF fingerprint IS NULL AND has_request THEN
-            fingerprint := idempotency.plain_fingerprint(request, method, path);
-            digest_of := CASE WHEN method IS NOT NULL THEN CASE WHEN path IS NULL THEN 1 ELSE 3 END WHEN path IS NOT NULL THEN 2 END;
-        ELSIF fingerprint IS NOT NULL THEN
-            digest_of := 4;
-        END IF;
         now := clock_timestamp();
         INSERT INTO idempotency.record AS t (scope, principal, key, status, if_silent, attempt, body_limit, omit_large_body,
             token, lease_us, fingerprint_of, created_at, claimed_at, expires_at, retained_until, lease_until, finished_at,
             fingerprint, operation, holder, written_in, open_claim)
         VALUES (plain_answer.scope, plain_answer.principal, plain_answer.key, CASE WHEN once THEN 'c' ELSE 'i' END,
-            terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.new_token(NULL), terms.lease,
+            terms.if_silent, 1, terms.body_limit, terms.omit_large_body, idempotency.token_at(now), terms.lease,
             digest_of, now, now, idempotency.after(now, terms.ttl), idempotency.after(now, greatest(terms.retention, terms.ttl)),
             CASE WHEN NOT once THEN idempotency.after(now, terms.lease) END,
             CASE WHEN once THEN now END, plain_answer.fingerprint, plain_answer.operation, plain_answer.holder, pg_current_xact_id(),
