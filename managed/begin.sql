@@ -748,12 +748,14 @@ END
 CREATE FUNCTION idempotency.claim_left_open() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    r record;
+    seen record;
+    r idempotency.record;
 BEGIN
-    SELECT t.open_claim, t.claimed_at, t.lease_us, t.lease_until INTO r FROM idempotency.record t
-     WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token
-       AND t.status = 'i' AND t.open_claim IN ('o', 't', 'q', 'r') AND t.written_in = NEW.written_in;
-    IF NOT FOUND THEN
+    SELECT t AS claim INTO seen FROM idempotency.record t
+     WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.lease_until IS NOT NULL;
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    r := seen.claim;
+    IF (r.status = 'i' AND r.token = NEW.token AND r.open_claim IN ('o', 't', 'q', 'r') AND r.written_in = NEW.written_in) IS NOT TRUE THEN
         RETURN NULL;
     ELSIF r.open_claim = 't' THEN
         -- Another deferred trigger may yet end it, so this one runs once more, after those.
@@ -773,8 +775,9 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
--- Only what grants a claim sets claimed_at.
+-- Only what grants a claim sets claimed_at. A record in progress has lease_until; the condition is short, because each
+-- write initializes it.
 CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE OF claimed_at ON idempotency.record
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN (NEW.status = 'i')
+    WHEN (NEW.lease_until IS NOT NULL)
     EXECUTE FUNCTION idempotency.claim_left_open();

@@ -276,7 +276,8 @@ BEGIN
            backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL, state = NULL,
            open_claim = 'e', before = NULL
      WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
-       AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
+       AND t.written_in = pg_current_xact_id_if_assigned()
+       AND t.status <> ALL ('{c,f,r,x,u}')  -- In progress. With "=" the index of all claims in progress would be walked.
        AND (t.open_claim IN ('o', 't', 'q', 'l') OR t.open_claim = 'r' AND of_operation)
        AND coalesce(t.token = plain_end.token, true)
        AND NOT (EXISTS (SELECT FROM idempotency.policies_with_more()) AND idempotency.asks_more(t.scope, t.principal))

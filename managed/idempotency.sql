@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '1214dae49c9e3a00';
+    digest constant text := '3113a13aee22125d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3193,12 +3193,14 @@ COMMENT ON FUNCTION idempotency.question_of IS 'arguments, checked';
 CREATE FUNCTION idempotency.claim_left_open() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    r record;
+    seen record;
+    r idempotency.record;
 BEGIN
-    SELECT t.open_claim, t.claimed_at, t.lease_us, t.lease_until INTO r FROM idempotency.record t
-     WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.token = NEW.token
-       AND t.status = 'i' AND t.open_claim IN ('o', 't', 'q', 'r') AND t.written_in = NEW.written_in;
-    IF NOT FOUND THEN
+    SELECT t AS claim INTO seen FROM idempotency.record t
+     WHERE t.key = NEW.key AND t.scope = NEW.scope AND t.principal = NEW.principal AND t.lease_until IS NOT NULL;
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    r := seen.claim;
+    IF (r.status = 'i' AND r.token = NEW.token AND r.open_claim IN ('o', 't', 'q', 'r') AND r.written_in = NEW.written_in) IS NOT TRUE THEN
         RETURN NULL;
     ELSIF r.open_claim = 't' THEN
         -- Another deferred trigger may yet end it, so this one runs once more, after those.
@@ -3220,10 +3222,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION idempotency.claim_left_open IS 'gives a claim its lease at COMMIT, or refuses to leave it open';
 --; trigger claim_left_open ON idempotency.record
--- Only what grants a claim sets claimed_at.
+-- Only what grants a claim sets claimed_at. A record in progress has lease_until; the condition is short, because each
+-- write initializes it.
 CREATE CONSTRAINT TRIGGER claim_left_open AFTER INSERT OR UPDATE OF claimed_at ON idempotency.record
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-    WHEN (NEW.status = 'i')
+    WHEN (NEW.lease_until IS NOT NULL)
     EXECUTE FUNCTION idempotency.claim_left_open();
 --; routine idempotency.complete_together
 -- idem_once_each (src/claim/once_each.cpp). New keys are locked one after the other, in the order of their
@@ -3656,7 +3659,8 @@ BEGIN
            backend_pid = NULL, backend_start = NULL, resolved_by = NULL, recovery_point = NULL, state = NULL,
            open_claim = 'e', before = NULL
      WHERE t.key = plain_end.key AND t.scope = plain_end.scope AND t.principal = plain_end.principal
-       AND t.written_in = pg_current_xact_id_if_assigned() AND t.status = 'i'
+       AND t.written_in = pg_current_xact_id_if_assigned()
+       AND t.status <> ALL ('{c,f,r,x,u}')  -- In progress. With "=" the index of all claims in progress would be walked.
        AND (t.open_claim IN ('o', 't', 'q', 'l') OR t.open_claim = 'r' AND of_operation)
        AND coalesce(t.token = plain_end.token, true)
        AND NOT (EXISTS (SELECT FROM idempotency.policies_with_more()) AND idempotency.asks_more(t.scope, t.principal))
