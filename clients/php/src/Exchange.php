@@ -118,11 +118,11 @@ final readonly class Exchange
     /**
      * The token of the one field `Authorization: Bearer TOKEN`; null if there is none, or two.
      *
-     * @param list<string> $sent
+     * @param list<string|null> $sent
      */
     public static function bearer(array $sent): ?string
     {
-        $one = count($sent) === 1 ? $sent[0] : '';
+        $one = count($sent) === 1 ? (string) $sent[0] : '';
         return preg_match('~^[ \t]*bearer +([A-Za-z0-9._\~+/-]+=*)[ \t]*$~iD', $one, $found) ? $found[1] : null;
     }
 }

@@ -132,6 +132,7 @@ final class CoreTest extends TestCase
     {
         self::assertSame('t0k.en', Exchange::bearer(['bearer t0k.en']));
         self::assertNull(Exchange::bearer(['Bearer a, Bearer b']));
+        self::assertNull(Exchange::bearer([null])); // as Symfony has a field that was set to nothing
     }
 
     /** @dataProvider finalAnswers */
