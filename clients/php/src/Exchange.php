@@ -133,7 +133,8 @@ final class Form
     /** Type and subtype, in lower case. */
     public static function mediaType(string $contentType): ?string
     {
-        return strtolower(trim(explode(';', $contentType, 2)[0])) ?: null;
+        $media = strtolower(trim(explode(';', $contentType, 2)[0]));
+        return $media === '' ? null : $media;
     }
 
     /** @return list<string|null>|null four for each part; null if the body is not what its type says */

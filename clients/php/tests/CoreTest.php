@@ -75,6 +75,7 @@ final class CoreTest extends TestCase
         $digest = static fn (array $own): string => self::exchange($headers, '', static fn () => $own)->digest('');
         self::assertNotSame($digest(Form::parsed($fields, [], $part)), $digest(Form::parsed($fields, $files, $part)));
         self::assertNull(Form::parsed([], [], $part));
+        self::assertSame('0', Form::mediaType(' 0 ; x=y')); // PHP takes it for false
     }
 
     public function testBytesBehindGzipAreNoBody(): void
