@@ -1,8 +1,10 @@
 //! What the programs of the drivers have in common: they try, they look, and they print what they saw.
 
-use std::{collections::BTreeMap, error::Error};
+use std::{collections::BTreeMap, error::Error, thread, time::Duration};
 
 use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{Client, NoTls};
 
 pub type BoxError = Box<dyn Error + Send + Sync>;
 pub type Outcome<T = ()> = Result<T, BoxError>;
@@ -92,8 +94,9 @@ impl<'a> Driver<'a> {
         self.tries.push(json!({"about": about, "write": write, "gives": gives}));
     }
 
-    /// The code that the page shows does what it says.
-    pub fn check_pay(&self, mut pay: impl FnMut(&str, &str, i32) -> Outcome<Answer>) {
+    /// The code that the page shows does what it says. Each of its callers has a connection of its own.
+    pub fn check_pay<P: Pay>(&self, connect: impl Fn() -> P) {
+        let mut pay = connect();
         let first = pay("pay-1", "acme", 100).unwrap();
         let again = pay("pay-1", "acme", 100).unwrap();
         let other = pay("pay-1", "acme", 200).unwrap();
@@ -101,6 +104,7 @@ impl<'a> Driver<'a> {
         assert!(again.status == 201 && again.body == first.body && again.headers == first.headers, "{again:?}");
         assert!(other.status == 422 && String::from_utf8_lossy(&other.body).contains("mismatch"), "{other:?}");
         assert_eq!(self.value("SELECT count(*) FROM payment"), "1");
+        check_rolled_back_in_the_middle(pay, connect(), &Gate::close());
     }
 
     /// An empty text says that it works.
@@ -187,6 +191,91 @@ impl<'a> Driver<'a> {
             json!({"driver": format!("rust/{name}"), "version": version, "columns": columns, "tries": tries})
         );
     }
+}
+
+/// `pay` of a page: a key, a tenant, an amount.
+pub trait Pay: FnMut(&str, &str, i32) -> Outcome<Answer> + Send {}
+impl<P: FnMut(&str, &str, i32) -> Outcome<Answer> + Send> Pay for P {}
+
+/// Stops each payment behind its insert, and lets its transaction write no more.
+struct Gate {
+    runtime: Runtime,
+    owner: Client,
+}
+
+impl Gate {
+    const WAITING: &str = "FROM pg_locks JOIN pg_database ON pg_database.oid = database
+        WHERE datname = current_database() AND locktype = 'advisory' AND objid = 31 AND NOT granted";
+
+    fn close() -> Self {
+        let runtime = runtime();
+        let owner = runtime.block_on(client(&port()));
+        let gate = Gate { runtime, owner };
+        gate.run(
+            "CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
+             BEGIN
+                 PERFORM pg_advisory_xact_lock_shared(31), set_config('transaction_read_only', 'on', true);
+                 RETURN NULL;
+             END $$;
+             CREATE TRIGGER gate AFTER INSERT ON payment FOR EACH ROW EXECUTE FUNCTION gate();
+             SELECT pg_advisory_lock(31)",
+        );
+        gate
+    }
+
+    fn run(&self, sql: &str) {
+        self.runtime.block_on(self.owner.batch_execute(sql)).unwrap();
+    }
+
+    fn count(&self, what: &str) -> i64 {
+        let counted = self.runtime.block_on(self.owner.query_one(&format!("SELECT count(*) {what}"), &[]));
+        counted.unwrap().get(0)
+    }
+}
+
+/// A payment that fails behind its insert leaves neither record nor payment. While it runs, a duplicate is
+/// refused; afterwards a repeat pays, on the connection that was rolled back, and its own repeat does not.
+fn check_rolled_back_in_the_middle(mut pay: impl Pay, mut duplicate: impl Pay, gate: &Gate) {
+    fn send(pay: &mut impl Pay) -> Outcome<Answer> {
+        pay("pay-2", "acme", 100)
+    }
+    let (refused, failed) = thread::scope(|scope| {
+        let paying = scope.spawn(|| send(&mut pay));
+        while gate.count(Gate::WAITING) == 0 {
+            assert!(!paying.is_finished(), "it does not wait at the gate");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let refused = send(&mut duplicate);
+        gate.run("SELECT pg_advisory_unlock(31)");
+        (refused, paying.join().unwrap())
+    });
+    let refused = refused.unwrap();
+    assert!(refused.status == 409 && String::from_utf8_lossy(&refused.body).contains("in-progress"), "{refused:?}");
+    assert!(failed.is_err(), "{failed:?}");
+    assert_eq!(gate.count("FROM idempotency.record WHERE key = 'pay-2'"), 0);
+    assert_eq!(gate.count("FROM payment"), 1);
+    gate.run("DROP FUNCTION gate() CASCADE");
+    let (first, again) = (send(&mut pay).unwrap(), send(&mut duplicate).unwrap());
+    assert!(first.status == 201 && again.status == 201 && again.body == first.body, "{first:?}, {again:?}");
+    assert_eq!(gate.count("FROM payment"), 2);
+}
+
+#[must_use]
+pub fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Of libpq's variables, but for the port.
+#[must_use]
+pub fn connection_string(port: &str) -> String {
+    let (user, database) = (variable("PGUSER"), variable("PGDATABASE"));
+    format!("host={} port={port} user={user} dbname={database}", variable("PGHOST"))
+}
+
+pub async fn client(port: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(&connection_string(port), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
 }
 
 /// The version that Cargo.lock has of a crate.

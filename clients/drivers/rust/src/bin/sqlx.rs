@@ -238,18 +238,25 @@ impl Pooled for Through<'_> {
     }
 }
 
-fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // Of one connection: what is tried is of one session.
-    let one = PgPoolOptions::new().max_connections(1);
+/// Of one connection: what is tried is of one session.
+fn connect() -> (Runtime, PgPool) {
+    let (runtime, one) = (idempotency_drivers::runtime(), PgPoolOptions::new().max_connections(1));
     let pool = runtime.block_on(one.connect_with(options(&variable("PGHOST"), &port()))).unwrap();
+    (runtime, pool)
+}
+
+fn main() {
+    let (runtime, pool) = connect();
     let session = Session { runtime: &runtime, pool };
     let mut driver = Driver::new("sqlx", code, |sql| {
         let row = runtime.block_on(session.pool.fetch_one(sql))?;
         Ok((0..row.len()).filter_map(|index| cell(&row, index)).collect())
     });
     driver.look_at_columns();
-    driver.check_pay(|key, tenant, amount| Ok(runtime.block_on(pay(&session.pool, key, tenant, amount))?));
+    driver.check_pay(|| {
+        let (runtime, pool) = connect();
+        move |key: &str, tenant: &str, amount| Ok(runtime.block_on(pay(&pool, key, tenant, amount))?)
+    });
     tries(&mut driver, &session);
     driver.print();
     runtime.block_on(session.pool.close());

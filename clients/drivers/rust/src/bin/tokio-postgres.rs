@@ -1,11 +1,11 @@
 use idempotency_drivers::{
-    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, lease_of, pooler_port, port, shown, variable,
+    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, client, lease_of, pooler_port, port, shown,
 };
 use serde_json::{Value, json, value::RawValue};
 use time::OffsetDateTime;
 use tokio::runtime::Runtime;
 use tokio_postgres::{
-    Client, Error, NoTls, Row, Statement,
+    Client, Error, Row, Statement,
     types::{Json, ToSql, Type},
 };
 use uuid::Uuid;
@@ -60,14 +60,6 @@ fn cell(row: &Row, index: usize) -> Option<Cell> {
         bool => |x| x.to_string(), Vec<u8> => |_| String::new(), Value => |x| x.to_string(),
         OffsetDateTime => |_| String::new());
     panic!("{name} can't be read")
-}
-
-async fn connect(port: &str) -> Client {
-    let (user, database) = (variable("PGUSER"), variable("PGDATABASE"));
-    let text = format!("host={} port={port} user={user} dbname={database}", variable("PGHOST"));
-    let (client, connection) = tokio_postgres::connect(&text, NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
 }
 
 type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -178,7 +170,7 @@ fn tries(driver: &mut Driver, session: &Session, runtime: &Runtime) {
     });
     driver.attempt("principal", "`$1` with `None::<&str>`", || s.begun("'k', principal => $1", &None::<&str>));
     driver.attempt("commit", "begin and complete, the transaction dropped without `commit()`", || {
-        let mut other = runtime.block_on(connect(&port()));
+        let mut other = runtime.block_on(client(&port()));
         runtime.block_on(async {
             let tx = other.transaction().await?;
             tx.query_one("SELECT outcome FROM idem_begin('dropped')", &[]).await?;
@@ -201,10 +193,10 @@ fn tries(driver: &mut Driver, session: &Session, runtime: &Runtime) {
             .block_on(s.client.query_one("SELECT outcome FROM idem_begin($1) -- ten times", &[&"prepared"]))
             .unwrap();
     });
-    let client = |how| Through { runtime, client: runtime.block_on(connect(&pooler_port())), how, statement: None };
-    driver.pooled("", || client(How::Text));
-    driver.pooled("a `Statement` that is kept, as deadpool's `prepare_cached` does", || client(How::Kept));
-    driver.pooled("`query_typed`", || client(How::Typed));
+    let through = |how| Through { runtime, client: runtime.block_on(client(&pooler_port())), how, statement: None };
+    driver.pooled("", || through(How::Text));
+    driver.pooled("a `Statement` that is kept, as deadpool's `prepare_cached` does", || through(How::Kept));
+    driver.pooled("`query_typed`", || through(How::Typed));
 }
 
 enum How {
@@ -248,15 +240,18 @@ impl Pooled for Through<'_> {
 }
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let session = Session { runtime: &runtime, client: runtime.block_on(connect(&port())) };
+    let runtime = idempotency_drivers::runtime();
+    let session = Session { runtime: &runtime, client: runtime.block_on(client(&port())) };
     let mut driver = Driver::new("tokio-postgres", code, |sql| {
         let row = runtime.block_on(session.client.query_one(sql, &[]))?;
         Ok((0..row.len()).filter_map(|index| cell(&row, index)).collect())
     });
     driver.look_at_columns();
-    let mut client = runtime.block_on(connect(&port()));
-    driver.check_pay(|key, tenant, amount| Ok(runtime.block_on(pay(&mut client, key, tenant, amount))?));
+    driver.check_pay(|| {
+        let runtime = idempotency_drivers::runtime();
+        let mut client = runtime.block_on(client(&port()));
+        move |key: &str, tenant: &str, amount| Ok(runtime.block_on(pay(&mut client, key, tenant, amount))?)
+    });
     tries(&mut driver, &session, &runtime);
     driver.print();
 }
