@@ -1,4 +1,5 @@
-// The routes of README.md's part "ORMs": each is rolled back in the middle, and replayed.
+// The routes of README.md's part "ORMs": each is rolled back in the middle, and replayed. With POOLER_PORT of
+// ../../drivers/pooled, the libraries reach the database through that.
 import assert from 'node:assert/strict';
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -22,11 +23,13 @@ const [, shown] = /^### ORMs\n.*?^```ts\n(.*?)^```/ms.exec(readFileSync(join(ROO
 const require = createRequire(import.meta.url);
 const { PrismaClient } = require('../node_modules/.prisma-test/index.js');
 
-let db, server, source, ends;
+const pooler = process.env.POOLER_PORT;
+
+let db, at, server, source, ends;
 before(async () => {
   db = await testDatabase('idem_node_orms');
   await db.pool.query('CREATE TABLE payment (id serial PRIMARY KEY, amount integer)');
-  const at = { host: db.host, port: db.port, user: db.user, database: db.name };
+  at = { host: pooler ? '127.0.0.1' : db.host, port: Number(pooler ?? db.port), user: db.user, database: db.name };
   const Payment = new EntitySchema({ name: 'payment', columns: { id: { type: Number, primary: true, generated: true }, amount: { type: Number } } });
   source = await new DataSource({ type: 'postgres', ...at, username: at.user, entities: [Payment] }).initialize();
   const pool = new pg.Pool(at);
@@ -48,20 +51,40 @@ after(async () => {
   await db.drop();
 });
 
-for (const name of ['prisma', 'drizzle', 'knex', 'kysely', 'typeorm']) {
+async function pay(name, key, amount) {
+  const answer = await fetch(`http://127.0.0.1:${server.address().port}/${name}`, {
+    method: 'POST', body: JSON.stringify({ amount }),
+    headers: { Authorization: 'Bearer acme', 'Content-Type': 'application/json', 'Idempotency-Key': key },
+  });
+  const { rows } = await db.pool.query('SELECT count(*)::int AS n FROM payment');
+  return [answer.status, answer.headers.get('Idempotent-Replayed'), rows[0].n];
+}
+
+const NAMES = ['prisma', 'drizzle', 'knex', 'kysely', 'typeorm'];
+
+for (const name of NAMES) {
   test(name, async () => {
-    const pay = async (key, amount) => {
-      const answer = await fetch(`http://127.0.0.1:${server.address().port}/${name}`, {
-        method: 'POST', body: JSON.stringify({ amount }),
-        headers: { Authorization: 'Bearer acme', 'Content-Type': 'application/json', 'Idempotency-Key': key },
-      });
-      const { rows } = await db.pool.query('SELECT count(*)::int AS n FROM payment');
-      return [answer.status, answer.headers.get('Idempotent-Replayed'), rows[0].n];
-    };
     await db.pool.query('DELETE FROM payment');
-    assert.deepEqual(await pay('a', 5000), [409, null, 0]);
-    assert.deepEqual(await pay('a', 5000), [409, 'true', 0]);
-    assert.deepEqual(await pay('b', 5), [201, null, 1]);
-    assert.deepEqual(await pay('b', 5), [201, 'true', 1]);
+    assert.deepEqual(await pay(name, 'a', 5000), [409, null, 0]);
+    assert.deepEqual(await pay(name, 'a', 5000), [409, 'true', 0]);
+    assert.deepEqual(await pay(name, 'b', 5), [201, null, 1]);
+    assert.deepEqual(await pay(name, 'b', 5), [201, 'true', 1]);
+  });
+}
+
+// The pooler gives a transaction the session that was used last; another client holds that.
+for (const name of pooler ? NAMES : []) {
+  test(`${name}, each request in another session`, async () => {
+    const other = new pg.Client(at);
+    await other.connect();
+    await db.pool.query('DELETE FROM payment');
+    for (let paid = 1; paid <= 3; paid += 1) {
+      assert.deepEqual(await pay(name, `first-${paid}`, 5), [201, null, 2 * paid - 1]);
+      await other.query('BEGIN; SELECT 1');
+      assert.deepEqual(await pay(name, `second-${paid}`, 5), [201, null, 2 * paid]);
+      assert.deepEqual(await pay(name, `first-${paid}`, 5), [201, 'true', 2 * paid]);
+      await other.query('COMMIT');
+    }
+    await other.end();
   });
 }
