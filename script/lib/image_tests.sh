@@ -1,9 +1,6 @@
 # The group images: images of containers, unpacked and started, and the files that use them.
 # shellcheck shell=bash
 
-# It has a server from which on CloudNativePG mounts extensions.
-IMAGE_SUITE=forky
-IMAGE_MAJOR=18
 IMAGE=$TOOLS_SUITE/image-run
 
 group_images() {
@@ -18,18 +15,26 @@ group_images() {
 }
 
 make_and_use_images() {
-    local made=$WORK/release version
+    local made=$WORK/release suite major
     export UNTESTED=1
-    version=$(release_version)
-    check "images are made of the packages" "$ROOT/script/release" --make "$made" "$IMAGE_SUITE"
-    check "the server image refuses to start without a password" \
-        starts_nothing "$made/images/idempotency-server-$IMAGE_MAJOR-$version-$IMAGE_SUITE.tar"
-    check "the server image makes a cluster with the extension, and keeps its answers" \
-        server_image_works "$made/images/idempotency-server-$IMAGE_MAJOR-$version-$IMAGE_SUITE.tar"
-    check "the server image has no key, log or list of the machine that made it" server_image_is_clean
-    check "the extension image has /lib and /share alone" \
-        extension_image_is_small "$made/images/idempotency-extension-$IMAGE_MAJOR-$version-$IMAGE_SUITE.tar"
-    check "a server without the extension loads it from the extension image" extension_image_works
+    [[ -e $made/SHA256SUMS ]] ||
+        check "images are made of the packages" "$ROOT/script/release" --make "$made" "${TESTED_SUITES[@]}"
+    for suite in "${TESTED_SUITES[@]}"; do
+        for major in $(packaged_servers "$made" "$suite"); do
+            use_images "$made/images" "$major" "$major-$(release_version)-$suite.tar"
+        done
+    done
+}
+
+# use_images FOLDER MAJOR END
+use_images() {
+    local server=$1/idempotency-server-$3 extension=$1/idempotency-extension-$3
+    check "$2: the server image refuses to start without a password" starts_nothing "$server"
+    check "$2: the server image makes a cluster with the extension, and keeps its answers" server_image_works
+    check "$2: the server image has no key, log or list of the machine that made it" server_image_is_clean
+    (($2 >= 18)) || return 0
+    check "$2: the extension image has /lib and /share alone" extension_image_is_small "$extension"
+    check "$2: a server without the extension loads it from the extension image" extension_image_works
 }
 
 # unpack_image ARCHIVE FOLDER: below $IMAGE; its files are in FOLDER/rootfs, what it runs in FOLDER/config.json.

@@ -2,11 +2,8 @@
 # shellcheck shell=bash
 
 # A release of Debian has one server, of which the packages are made: 15, 17, 18. When testing (forky) has 19, they are made
-# of that one instead, and IMAGE_MAJOR in image_tests.sh changes. SUITE in script/matrix says where each server is.
-# shellcheck disable=SC2034 # for script/release
+# of that one instead. SUITE in script/matrix says where each server is.
 RELEASE_SUITES=(bookworm trixie forky)
-# shellcheck disable=SC2034 # for script/release
-RELEASE_GROUPS=(release images)
 # Its root file system has the tools that write indexes and images.
 TOOLS_SUITE=bookworm
 KEYRING=idempotency-archive-keyring.pgp

@@ -1,8 +1,7 @@
-# The group release: the files of a release, made twice, and used in a fresh root file system.
+# The group release: the files of a release, made twice, and used in a fresh root file system of each suite.
 # shellcheck shell=bash
 
-RELEASE_SUITE=bookworm
-RELEASE_PACKAGE=postgresql-15-idempotency
+read -ra TESTED_SUITES <<<"${SUITES:-${RELEASE_SUITES[*]}}"
 CLEAN=clean-release
 
 group_release() {
@@ -23,12 +22,12 @@ release_needs() {
 }
 
 make_and_use_release() {
-    local made=$WORK/release what
+    local made=$WORK/release what suite major
     # script/package runs the packages' own tests.
     export UNTESTED=1
     make_key
     check "a release is made: sources, packages, a signed repository, a bill of materials" \
-        "$ROOT/script/release" --make "$made" --key "$KEY" "$RELEASE_SUITE"
+        "$ROOT/script/release" --make "$made" --key "$KEY" "${TESTED_SUITES[@]}"
     check "made again elsewhere, with another zone, language and mask, it has the same bytes" release_is_reproducible "$made"
     tar -C "$WORK" -xzf "$made/idempotency-$(release_version).tar.gz" --strip-components 1 --wildcards '*/META.json' || true
     lint "META.json, as PGXN reads it," pgxn_meta "$WORK/META.json"
@@ -36,9 +35,12 @@ make_and_use_release() {
     what="the bill of materials follows the schema of CycloneDX"
     ! obtain python "$what" install_validators || check "$what" bill_is_valid "$made"
     check "the bill names each dependency of the packages, and each package of npm within" bill_is_complete "$made"
-    check "a fresh root file system installs $RELEASE_PACKAGE by apt" installs_by_apt "$made"
-    check "the extension works there" use_extension "$CLEAN"
-    check "apt refuses another key, changed indexes, and a changed package" apt_refuses "$made"
+    for suite in "${TESTED_SUITES[@]}"; do
+        major=$(packaged_servers "$made" "$suite")
+        check "a fresh $suite installs postgresql-$major-idempotency by apt" installs_by_apt "$made" "$suite" "$major"
+        check "the extension works there" use_extension "$CLEAN"
+        check "its apt refuses another key, changed indexes, and a changed package" apt_refuses "$made" "$suite" "$major"
+    done
     ((CHECKS_FAILED == 0))
 }
 
@@ -54,8 +56,9 @@ make_key() {
 # Signatures have the time, and .buildinfo has it and the folder.
 release_is_reproducible() {
     PLACE=another-folder/of-the-sources PLACE_SETTINGS='TZ=XYZ-9 LC_ALL=C MASK=077' \
-        "$ROOT/script/release" --make "$WORK/again" "$RELEASE_SUITE" || return
-    diff -r -x '*.buildinfo' -x '*.asc' -x InRelease -x Release.gpg -x "$KEYRING" -x SHA256SUMS "$1" "$WORK/again"
+        "$ROOT/script/release" --make "$WORK/again" "${TESTED_SUITES[@]}" || return
+    diff -r -x '*.buildinfo' -x '*.asc' -x InRelease -x Release.gpg -x "$KEYRING" -x SHA256SUMS "$1" "$WORK/again" &&
+        rm -rf "$WORK/again"
 }
 
 checksums_hold() {
@@ -91,13 +94,13 @@ install_validators() {
 bill_is_complete() {
     local bill deb package
     bill=$(echo "$1"/*.cdx.json)
-    for deb in "$1/apt/pool/$RELEASE_SUITE"/*.deb; do
+    for deb in "$1"/apt/pool/*/*.deb; do
         dpkg-deb -f "$deb" Package
         dpkg-deb -f "$deb" Depends | sed 's/[,|]/\n/g' | sed 's/(.*//; s/ //g; s/:.*//; /^$/d'
     done | grep -v -- -dbgsym | sort -u | while read -r package; do
         grep -qF -e "\"pkg:deb/debian/$package@" -e "\"pkg:deb/debian/$package?" "$bill" || { echo "no $package"; return 1; }
     done || return
-    dpkg-deb -x "$1/apt/pool/$RELEASE_SUITE"/idempotency-console_*.deb "$WORK/console-package"
+    dpkg-deb -x "$1/apt/pool/${TESTED_SUITES[0]}"/idempotency-console_*.deb "$WORK/console-package"
     for package in "$WORK"/console-package/usr/share/idempotency-console/node_modules/*/package.json; do
         package=$(node -p 'const { name, version } = require(process.argv[1]); `pkg:npm/${name}@${version}`' "$package")
         grep -qF "\"$package\"" "$bill" || { echo "no $package"; return 1; }
@@ -108,20 +111,22 @@ bill_is_complete() {
 
 # Its pristine root file system is kept; each run has a copy.
 fresh_root() {
-    make_root "$RELEASE_SUITE" "fresh-$RELEASE_SUITE"
+    make_root "$1" "fresh-$1"
     rm -rf "${ROOTS:?}/$CLEAN"
-    cp -a --reflink=auto "$ROOTS/fresh-$RELEASE_SUITE" "$ROOTS/$CLEAN"
+    cp -a --reflink=auto "$ROOTS/fresh-$1" "$ROOTS/$CLEAN"
 }
 
+# installs_by_apt RELEASE SUITE MAJOR
 installs_by_apt() {
-    fresh_root
-    offer_repository "$1"
+    local package=postgresql-$3-idempotency
+    fresh_root "$2"
+    offer_repository "$1" "$2"
     in_root "$CLEAN" apt-get -qq update &&
-        in_root "$CLEAN" apt-get -qq -y --no-install-recommends install "$RELEASE_PACKAGE" &&
-        in_root "$CLEAN" apt-cache policy "$RELEASE_PACKAGE" | grep -q 'file:/repository '
+        in_root "$CLEAN" apt-get -qq -y --no-install-recommends install "$package" &&
+        in_root "$CLEAN" apt-cache policy "$package" | grep -q 'file:/repository '
 }
 
-# offer_repository RELEASE: as a folder of that machine, with its key and sources.
+# offer_repository RELEASE SUITE: as a folder of that machine, with its key and sources.
 offer_repository() {
     local root=$ROOTS/$CLEAN
     rm -rf "$root/repository"
@@ -129,7 +134,7 @@ offer_repository() {
     chmod -R a+rX "$root/repository"
     mkdir -p "$root/etc/apt/keyrings"
     install -m 644 "$1/apt/$KEYRING" "$root/etc/apt/keyrings/"
-    sed 's|^URIs: .*|URIs: file:/repository|' "$1/apt/idempotency-$RELEASE_SUITE.sources" \
+    sed 's|^URIs: .*|URIs: file:/repository|' "$1/apt/idempotency-$2.sources" \
         >"$root/etc/apt/sources.list.d/idempotency.sources"
 }
 
@@ -145,27 +150,28 @@ refuses_update() {
     grep -E "$1" "$WORK/apt.log" || { cat "$WORK/apt.log"; return 1; }
 }
 
+# apt_refuses RELEASE SUITE MAJOR
 apt_refuses() {
-    local dist=$ROOTS/$CLEAN/repository/dists/$RELEASE_SUITE pool=$ROOTS/$CLEAN/repository/pool/$RELEASE_SUITE
+    local dist=$ROOTS/$CLEAN/repository/dists/$2 pool=$ROOTS/$CLEAN/repository/pool/$2 package=postgresql-$3-idempotency
     gpg --batch --quiet --yes --export --output "$ROOTS/$CLEAN/etc/apt/keyrings/$KEYRING" 'another key'
     refuses_update 'NO_PUBKEY|is not signed' || return
 
-    offer_repository "$1"
+    offer_repository "$1" "$2"
     sed -i 's/^Label: .*/Label: changed/' "$dist/InRelease"
-    refuses_update 'BADSIG' || return
+    refuses_update 'BADSIG|has been manipulated' || return
 
-    offer_repository "$1"
+    offer_repository "$1" "$2"
     rm "$dist/InRelease" "$dist/Release.gpg"
     refuses_update 'is not signed' || return
 
-    offer_repository "$1"
+    offer_repository "$1" "$2"
     sed -i 's/^Version: .*/Version: 9.9/' "$dist"/main/binary-*/Packages
     rm "$dist"/main/binary-*/Packages.gz
     refuses_update 'Hash Sum mismatch|unexpected size' || return
 
-    offer_repository "$1"
+    offer_repository "$1" "$2"
     our_apt -qq update || return
-    in_root "$CLEAN" apt-get -qq -y remove "$RELEASE_PACKAGE" || return
-    printf '\1' | dd of="$(echo "$pool/$RELEASE_PACKAGE"_*.deb)" bs=1 seek=5000 conv=notrunc status=none
-    ! in_root "$CLEAN" apt-get -qq -y install "$RELEASE_PACKAGE" >"$WORK/apt.log" 2>&1 && grep 'Hash Sum mismatch' "$WORK/apt.log"
+    in_root "$CLEAN" apt-get -qq -y remove "$package" || return
+    printf '\1' | dd of="$(echo "$pool/$package"_*.deb)" bs=1 seek=5000 conv=notrunc status=none
+    ! in_root "$CLEAN" apt-get -qq -y install "$package" >"$WORK/apt.log" 2>&1 && grep 'Hash Sum mismatch' "$WORK/apt.log"
 }
