@@ -125,7 +125,7 @@ final class Transactions
             try {
                 $own->commit($this->within);
             } catch (\Throwable $error) {
-                $isKnown = Failure::of($error) !== Failure::ConnectionLost;
+                $isKnown = !$error instanceof Error\DatabaseAway && Failure::of($error) !== Failure::ConnectionLost;
                 $inDoubt = new Error\DatabaseAway('it is not known whether the transaction committed', 0, $error);
                 throw $isKnown ? $error : new Error\Thrown($inDoubt, false);
             }
