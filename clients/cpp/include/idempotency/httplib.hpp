@@ -15,6 +15,7 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -196,9 +197,17 @@ class HttplibServer : public httplib::Server {
 
 namespace detail {
 
+// After the fields of that name. In some versions of the library their map is unordered, and puts a
+// new one before them.
+inline void add_field(httplib::Headers& fields, const std::string& name, const std::string& value) {
+    auto at = fields.emplace(name, value);
+    const auto end = fields.equal_range(name).second;
+    for (auto next = std::next(at); next != end; at = next++) at->second.swap(next->second);
+}
+
 inline void send(const Answer& answer, httplib::Response& response) {
     response.status = answer.status;
-    for (const auto& [name, value] : answer.headers) response.headers.emplace(name, value);
+    for (const auto& [name, value] : answer.headers) add_field(response.headers, name, value);
     response.body = answer.body;
 }
 
