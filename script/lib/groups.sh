@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034 # for script/test
 GROUPS_IN_ORDER=(checks build build-in-tree core model fuzz regress isolation tap client regress-sql
     isolation-sql tap-sql client-sql scale scale-sql docs examples demo chaos)
-GROUPS_ON_REQUEST=(managed managed-client managed-conformance managed-docs managed-demo private lint clients newer-ruby packages console dotnet upgrade failover clang release images)
+GROUPS_ON_REQUEST=(managed managed-client managed-conformance managed-docs managed-demo private lint clients client-cpp newer-ruby packages console dotnet upgrade failover clang release images)
 # The groups that need no more than the module does.
 GROUPS_OF_MODULE=(checks build build-in-tree regress isolation upgrade clang release images)
 
@@ -482,6 +482,23 @@ group_clients() {
         fi
     done
     end_conformance || status=1
+    ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
+    stop_cluster clients
+    return "$status"
+}
+
+# The C++ client's own tests, for script/matrix: other releases have another libpqxx.
+group_client-cpp() {
+    ensure_installed
+    copy_clients
+    local missing status=0
+    if ! missing=$("$BUILD/languages/clients/cpp/needs"); then
+        skip cpp "$missing"
+        return 0
+    fi
+    echo "# libpqxx $(pkg-config --modversion libpqxx), $(c++ --version | head -n 1)"
+    start_clients_cluster
+    test_client cpp || status=1
     ((status == 0)) || show_tail 60 "$WORK/clients/server.log"
     stop_cluster clients
     return "$status"
