@@ -90,6 +90,18 @@ class PgTest < Minitest::Test
     assert_equal ["executed", 2], [result.outcome, runs]
   end
 
+  def test_a_rejection_because_of_a_conflict_is_stored
+    runs = 0
+    work = lambda do |claim|
+      runs += 1
+      claim.client.exec("DO $$ BEGIN RAISE SQLSTATE '40001'; END $$")
+    rescue PG::TRSerializationFailure
+      raise Idempotency::Rejection, 409
+    end
+    first, again = Array.new(2) { Idempotency.transactionally(database, key: @key, &work) }
+    assert_equal [["executed", 409], ["replay", 409], 1], [first, again].map { |one| [one.outcome, one.answer.status] } << runs
+  end
+
   def test_the_failure_of_another_server_is_the_handlers
     runs = 0
     assert_raises(PG::ConnectionBad) { transactionally { (runs += 1) && PG.connect(host: "127.0.0.1", port: 1) } }

@@ -133,10 +133,10 @@ module Idempotency
       let(transaction, settings.handler_timeout || (Contract::HANDLER_TIMEOUT_MS / 1000.0)) do |client|
         yield Claim.new(request, record, client)
       end
-    rescue Thrown => thrown
-      raise unless thrown.cause.is_a?(Rejection)
-
-      thrown.cause.answer.dup.tap { |answer| answer.raised = true }
+    rescue Rejection, Thrown => error
+      # Whatever its cause: a conflict that the work rejects is its answer, too.
+      rejection = [error, error.cause].grep(Rejection).first or raise
+      rejection.answer.dup.tap { |answer| answer.raised = true }
     end
 
     # The work, which outlives neither its time nor its connection, and does not use the connection when it is over.
