@@ -314,7 +314,11 @@ class RailsTest < Minitest::Test
       ensure
         transaction.rollback
       end
-      [proc { database.statement(*late) }, in_transaction].each { |way| assert_late(&way) }
+      at_begin = proc do
+        Payment.connection.define_singleton_method(:begin_db_transaction) { execute(late.first) }
+        database.open(nil)
+      end
+      [proc { database.statement(*late) }, in_transaction, at_begin].each { |way| assert_late(&way) }
     end
   end
 
