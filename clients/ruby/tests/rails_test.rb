@@ -412,6 +412,17 @@ class RailsTest < Minitest::Test
     assert_equal [200, "from a template"], post("/derived/templated").then { |answer| [answer.status, answer.body] }
   end
 
+  def test_a_derived_controller_that_includes_it_again_is_protected_as_before
+    derived = Class.new(PaymentsController) { include Idempotency::Controller }
+    first, again = Array.new(2) do
+      fields = { "HTTP_AUTHORIZATION" => "Bearer #{@account}", "HTTP_IDEMPOTENCY_KEY" => @key, "CONTENT_TYPE" => "application/json" }
+      Rack::MockRequest.new(derived.action(:create)).post("/endpoint", input: '{"amount":5}', **fields)
+    end
+    assert_equal [201, 1], [first.status, payments]
+    assert_replayed first, again
+    assert_same PaymentsController.idempotency_keys, derived.idempotency_keys
+  end
+
   def test_duplicates_at_the_same_time
     answers = Array.new(20) { Thread.new { post("/accounts/1/create") } }.map(&:value)
     assert_equal 1, payments

@@ -12,10 +12,11 @@ module Idempotency
   #     idempotent :create, principal: ->(request) { request.env["current_account"] }
   #   end
   module Controller
-    def self.included(controller)
-      controller.extend(Declarations)
-      controller.class_attribute :idempotent_routes, default: {}
-      controller.class_attribute :idempotency_keys, default: Keys.new(ActiveRecord.new)
+    # A controller may include it although its parent does, whose routes it has then.
+    def self.included(base)
+      base.extend(Declarations)
+      base.class_attribute :idempotent_routes, default: base.try(:idempotent_routes) || {}
+      base.class_attribute :idempotency_keys, default: base.try(:idempotency_keys) || Keys.new(ActiveRecord.new)
     end
 
     # What a controller's class says about its actions.
