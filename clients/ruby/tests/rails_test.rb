@@ -423,6 +423,18 @@ class RailsTest < Minitest::Test
     assert_same PaymentsController.idempotency_keys, derived.idempotency_keys
   end
 
+  # Of an error, after the ROLLBACK: the transaction may have failed.
+  def test_a_verdict_may_ask_the_database
+    work = lambda do |claim|
+      claim.client.execute("SELECT 1/0")
+    rescue ActiveRecord::StatementInvalid
+      raise Idempotency::Rejection, 409
+    end
+    settings = { verdict: ->(_) { Payment.exists?(0) ? :free : :keep } }
+    first, again = Array.new(2) { Idempotency.transactionally(Idempotency::ActiveRecord.new, key: @key, settings:, &work) }
+    assert_equal [["executed", 409], ["replay", 409]], [first, again].map { |one| [one.outcome, one.answer.status] }
+  end
+
   def test_duplicates_at_the_same_time
     answers = Array.new(20) { Thread.new { post("/accounts/1/create") } }.map(&:value)
     assert_equal 1, payments

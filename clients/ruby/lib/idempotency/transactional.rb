@@ -53,7 +53,7 @@ module Idempotency
   class Transactional < Execution
     def run(&work)
       result = claimed { |transaction, record| answer_of(transaction, record, &work) }
-      return result unless result.outcome == "undone"
+      return result unless result.answer&.raised && settings.commits?(result.answer)
 
       # Its work is rolled back. If another request has claimed the key meanwhile, its answer counts.
       kept = result.answer.dup.tap { |own| own.raised = false }
@@ -106,7 +106,7 @@ module Idempotency
     end
 
     def finish(transaction, record, answer)
-      return Result.new(settings.commits?(answer) ? "undone" : "not_kept", answer, record) if answer.raised
+      return Result.new("not_kept", answer, record) if answer.raised
 
       end_by_verdict(record, answer) { |_, last| limited { transaction.commit(last) } if last }
     end
