@@ -283,6 +283,17 @@ class PgTest < Minitest::Test
     assert_equal "retryable", record
   end
 
+  def test_an_unknown_end_that_cannot_be_stored_is_no_failure_to_try_again
+    ours = database
+    statement = ours.method(:statement)
+    refused = ->(sql, values) { sql.include?("idem_unknown") ? raise(Idempotency::Error, "no") : statement.call(sql, values) }
+    ours.stub(:statement, refused) do
+      settings = { verdict: ->(_) { :unknown } }
+      assert_raises(Idempotency::Error) { Idempotency.leased(ours, key: @key, settings:) { Idempotency::Answer.new } }
+    end
+    assert_equal "in_progress", record
+  end
+
   def test_settings_are_checked
     assert_raises(ArgumentError) { transactionally(settings: { timeout: 5 }) }
   end

@@ -116,11 +116,12 @@ module Idempotency
 
     def finish(answer)
       end_by_verdict(@record, answer) do |verdict, last|
+        @not_kept = verdict != "keep"
         held_still(last || failure("status #{answer.status}", verdict != "free"))
       end
     rescue StandardError => error
       # But the work is done.
-      give_up(error, "the answer can't be stored: #{error.message}") unless error.is_a?(DatabaseAway)
+      give_up(error, "the answer can't be stored: #{error.message}") unless @not_kept || error.is_a?(DatabaseAway)
       raise
     end
 

@@ -46,7 +46,6 @@ module Idempotency
     # Why the worker's pause ends: something is queued, or something else has changed.
     QUEUED = "q"
     ENDED = "e"
-    LONGEST_PAUSE = 30 # seconds
 
     # `scope`: one, or the beginning of several and `*`.
     def initialize(database, scope, **options, &handler)
@@ -95,7 +94,7 @@ module Idempotency
     private
 
     # Seconds, which double, up to half a minute.
-    def pauses = Enumerator.produce(@options.poll) { |last| [last * 2, [LONGEST_PAUSE, @options.poll].max].min }
+    def pauses = Enumerator.produce(@options.poll) { |last| [last * 2, [30, @options.poll].max].min }
 
     def jittered(seconds) = seconds * rand(0.5..1.5)
 
