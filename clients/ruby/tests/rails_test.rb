@@ -387,6 +387,7 @@ class RailsTest < Minitest::Test
     assert_raises(ArgumentError) { Class.new(ActionController::API) { include Idempotency::Controller }.idempotent(:create) }
     live = Class.new(PaymentsController) { include ActionController::Live }
     assert_raises(ArgumentError) { live.idempotent(:create) }
+    assert_raises(ArgumentError) { controller.idempotent(principal: ->(request) { request.env["tenant"] }) }
     refute_same controller.idempotent(:open), PaymentsController.idempotent_routes
     refute PaymentsController.idempotent_routes.key?("open")
   end

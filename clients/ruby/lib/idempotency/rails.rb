@@ -27,6 +27,7 @@ module Idempotency
       def idempotent(*actions, kind: :transactional, **options)
         # It runs the action in a thread of its own, and so with another connection.
         raise ArgumentError, "idempotency: ActionController::Live cannot be stored" if live?
+        raise ArgumentError, "idempotency: `idempotent` names no action" if actions.empty?
 
         route = idempotency_keys.route(kind, **options)
         @idempotency_named = @idempotency_named.to_a + actions
@@ -36,8 +37,7 @@ module Idempotency
       # As an endpoint of Rack.
       def action(name)
         lambda do |env|
-          request = ActionDispatch::Request.new(env)
-          dispatch(name, request, make_response!(request))
+          ActionDispatch::Request.new(env).then { |request| dispatch(name, request, make_response!(request)) }
         end
       end
 
