@@ -9,10 +9,10 @@ function note() { lines = lines "\n" $0 }
 /^ok [0-9]+/     { passed++ }
 /^not ok [0-9]+/ { fail() }
 
-# The reasons: after the test, 20 lines at most; and those that groups.sh finds in the logs of TAP
-# files.
-/^(not )?ok [0-9]+/ { reasons = /^not/ ? 20 : 0 }
-/^# /               { if (reasons-- > 0) note() }
+# The reasons: after the test, 60 lines at most of its own or of what show_tail shows; and those that groups.sh
+# finds in the logs of TAP files.
+/^(not )?ok [0-9]+/ { reasons = /^not/ ? 60 : 0 }
+/^(# |    \| )/     { if (reasons-- > 0) note() }
 /^why: /            { note() }
 
 /^(test|    ) .* \.\.\. ok /         { passed++ }
