@@ -122,9 +122,14 @@ Conclusion conclusion_of(const Judgement& judgement) {
 }
 
 Conclusion conclude_run(const Judgement& judgement, const Hits& hits, const History& history,
-                        const Options& options, const std::string& name) {
-    const Conclusion conclusion = conclusion_of(judgement);
+                        const StepsBack& clock, const Options& options, const std::string& name) {
+    Conclusion conclusion = conclusion_of(judgement);
     if (conclusion != Conclusion::Sound) {
+        if (clock.times() > 0) {
+            conclusion = Conclusion::WrongClock;
+            std::cout << "  does not count: this machine's clock went back " << clock.times()
+                      << " times, by up to " << clock.farthest() << " us" << std::endl;
+        }
         if (options.keep.empty()) return conclusion;
         const std::string file =
             options.keep + "/" + name + "-" + std::to_string(options.seed) + ".jsonl";

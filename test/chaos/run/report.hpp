@@ -2,6 +2,7 @@
 #pragma once
 
 #include "check/checker.hpp"
+#include "run/clock_watch.hpp"
 #include "run/options.hpp"
 
 namespace idem::chaos {
@@ -23,14 +24,15 @@ void print_nodes(const History& history);
 void print_losses(const History& history);
 void print_verdict(const Judgement& judgement);
 
-// The exit status. Undecided is neither of the first two: the search for an order was cut off.
-enum class Conclusion { Sound = 0, Broken = 1, DoesNotCount = 3, Undecided = 4 };
+// The exit status. Undecided is neither of the first two: the search for an order was cut off. WrongClock is either of
+// these two, in a run during which the machine's clock went back.
+enum class Conclusion { Sound = 0, Broken = 1, DoesNotCount = 3, Undecided = 4, WrongClock = 5 };
 
 Conclusion conclusion_of(const Judgement& judgement);
 
 // The judgement of a run. Unless the run was sound, keeps its history and prints where; without a
 // folder it keeps none.
 Conclusion conclude_run(const Judgement& judgement, const Hits& hits, const History& history,
-                        const Options& options, const std::string& name);
+                        const StepsBack& clock, const Options& options, const std::string& name);
 
 }  // namespace idem::chaos

@@ -18,6 +18,7 @@ Trial::Trial(const Options& options) : options_(options) {
 Conclusion Trial::play() {
     std::cout << "chaos: " << title() << ", seed " << options_.seed << ", " << options_.sessions
               << " sessions, " << options_.seconds << " s" << std::endl;
+    ClockWatch clock;
     const Micros start = now();
     bring_up();
     mix_.same_statement = has_same_statement(server());
@@ -25,7 +26,7 @@ Conclusion Trial::play() {
     history_.scopes = scopes();
     read_work(server(), mix_.foreign, &history_);
     look_at_rest();
-    return conclude(start);
+    return conclude(start, clock.stop());
 }
 
 void Trial::work() {
@@ -49,7 +50,7 @@ void Trial::add(const std::vector<Violation>& violations) {
     at_rest_.insert(at_rest_.end(), violations.begin(), violations.end());
 }
 
-Conclusion Trial::conclude(Micros start) {
+Conclusion Trial::conclude(Micros start, const StepsBack& clock) {
     Judgement judgement = judge(history_);
     judgement.violations.insert(judgement.violations.begin(), at_rest_.begin(), at_rest_.end());
     const Hits hits = count_hits(history_);
@@ -57,7 +58,7 @@ Conclusion Trial::conclude(Micros start) {
     print_more();
     print_verdict(judgement);
     std::cout << "  time: " << (now() - start) / kSecond << " s" << std::endl;
-    return conclude_run(judgement, hits, history_, options_, name());
+    return conclude_run(judgement, hits, history_, clock, options_, name());
 }
 
 }  // namespace idem::chaos

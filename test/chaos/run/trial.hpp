@@ -45,7 +45,7 @@ class Trial {
 
   private:
     void work();
-    Conclusion conclude(Micros start);
+    Conclusion conclude(Micros start, const StepsBack& clock);
 
     std::map<std::string, int> fired_;
 };
