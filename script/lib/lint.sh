@@ -10,7 +10,8 @@ declare -A INSTALLER=([go]=go [python]=pip [rust]=cargo)
 
 group_lint() {
     check "each header of src/ compiles with nothing before it" "$ROOT/test/check_includes" alone
-    if command -v include-what-you-use >/dev/null || "$ROOT/script/bootstrap" --lint; then
+    "$ROOT/script/bootstrap" --lint || true # what is missing then is skipped
+    if command -v include-what-you-use >/dev/null; then
         check "each header of the server that src/ uses is included on purpose" "$ROOT/test/check_includes" server
         check "the checks of the includes see what breaks them" "$ROOT/test/check_includes_test"
     else

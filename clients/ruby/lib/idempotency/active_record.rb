@@ -64,7 +64,7 @@ module Idempotency
 
       # First of all: `throw_away!` alone deallocates prepared statements, and waits for a server that may never answer.
       def close
-        super if (@raw ||= client.instance_variable_get(:@connection)) # before Rails 7.1, whose BEGIN has no answer yet
+        super if @raw ||= client.instance_variable_get(:@connection) # before Rails 7.1, whose BEGIN has no answer yet
       ensure
         client.throw_away!
       end
