@@ -47,7 +47,7 @@ chaos_runs() {
     local status=0
     as_user "$1" "$2" script/chaos --scenario mixed --seconds 3 --faults none \
         --sessions 2 --keys 50 || status=$?
-    ((status == 3))
+    ((status == 3 || status == 5)) # 5: the clock went back
 }
 
 is_empty() { ! find "$1" -mindepth 1 -maxdepth 2 | grep .; }
