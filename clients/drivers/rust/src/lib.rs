@@ -24,6 +24,27 @@ pub struct Cell {
     pub shown: String,
 }
 
+/// Reads a cell as the first type that the driver takes for it: `read_cell!(name, Kind => row.get::<Option<Kind>>(0))`.
+#[macro_export]
+macro_rules! read_cell {
+    ($name:expr, $kind:ident => $read:expr) => {
+        $crate::read_cell!($name, $kind => $read; "String": String => |x| x, "i32": i32 => |x| x.to_string(),
+            "i64": i64 => |x| x.to_string(), "f64": f64 => |x| x.to_string(), "bool": bool => |x| x.to_string(),
+            "Vec<u8>": Vec<u8> => |_| String::new(), "Value": serde_json::Value => |x| x.to_string(),
+            "OffsetDateTime": time::OffsetDateTime => |_| String::new())
+    };
+    ($name:expr, $kind:ident => $read:expr; $($shown:literal: $type:ty => $show:expr),*) => {{
+        $({
+            type $kind = $type;
+            if let Ok(value) = $read {
+                let show: fn($type) -> String = $show;
+                return value.map(|value| Cell { name: $name, kind: $shown, shown: show(value) });
+            }
+        })*
+        panic!("{} can't be read", $name)
+    }};
+}
+
 /// Runs a statement without parameters, in autocommit, always on the same connection: the first row.
 type Rows<'a> = Box<dyn Fn(&str) -> Outcome<Vec<Cell>> + 'a>;
 

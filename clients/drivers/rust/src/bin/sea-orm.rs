@@ -1,5 +1,5 @@
 use idempotency_drivers::{
-    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, lease_of, pooler_port, port, shown, variable,
+    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, lease_of, pooler_port, port, read_cell, shown, variable,
 };
 use sea_orm::{
     ActiveModelTrait, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, QueryResult,
@@ -7,7 +7,6 @@ use sea_orm::{
 };
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use time::OffsetDateTime;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
@@ -82,18 +81,7 @@ fn sqlstate(error: &DbErr) -> Option<String> {
 
 fn cell(row: &QueryResult, index: usize) -> Option<Cell> {
     let name = row.column_names().swap_remove(index);
-    macro_rules! reading {
-        ($($kind:ty => $show:expr),*) => { $(
-            if let Ok(value) = row.try_get_by_index::<Option<$kind>>(index) {
-                let show: fn($kind) -> String = $show;
-                return value.map(|value| Cell { name, kind: stringify!($kind), shown: show(value) });
-            }
-        )* };
-    }
-    reading!(String => |x| x, i32 => |x| x.to_string(), i64 => |x| x.to_string(), f64 => |x| x.to_string(),
-        bool => |x| x.to_string(), Vec<u8> => |_| String::new(), Value => |x| x.to_string(),
-        OffsetDateTime => |_| String::new());
-    panic!("{name} can't be read")
+    read_cell!(name, Kind => row.try_get_by_index::<Option<Kind>>(index))
 }
 
 /// Of one connection: what is tried is of one session.

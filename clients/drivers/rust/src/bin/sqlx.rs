@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use idempotency_drivers::{
-    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, lease_of, pooler_port, port, shown, variable,
+    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, lease_of, pooler_port, port, read_cell, shown, variable,
 };
 use serde_json::{Value, json, value::RawValue};
 use sqlx::{
@@ -9,7 +9,6 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions, PgRow, types::PgInterval},
     types::Json,
 };
-use time::OffsetDateTime;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
@@ -53,18 +52,7 @@ fn code(error: &BoxError) -> String {
 
 fn cell(row: &PgRow, index: usize) -> Option<Cell> {
     let name = row.columns()[index].name().to_owned();
-    macro_rules! reading {
-        ($($kind:ty => $show:expr),*) => { $(
-            if let Ok(value) = row.try_get::<Option<$kind>, _>(index) {
-                let show: fn($kind) -> String = $show;
-                return value.map(|value| Cell { name, kind: stringify!($kind), shown: show(value) });
-            }
-        )* };
-    }
-    reading!(String => |x| x, i32 => |x| x.to_string(), i64 => |x| x.to_string(), f64 => |x| x.to_string(),
-        bool => |x| x.to_string(), Vec<u8> => |_| String::new(), Value => |x| x.to_string(),
-        OffsetDateTime => |_| String::new());
-    panic!("{name} can't be read")
+    read_cell!(name, Kind => row.try_get::<Option<Kind>, _>(index))
 }
 
 fn options(host: &str, port: &str) -> PgConnectOptions {

@@ -1,8 +1,7 @@
 use idempotency_drivers::{
-    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, client, lease_of, pooler_port, port, shown,
+    Answer, BoxError, Cell, Driver, Outcome, PATH, Pooled, client, lease_of, pooler_port, port, read_cell, shown,
 };
 use serde_json::{Value, json, value::RawValue};
-use time::OffsetDateTime;
 use tokio::runtime::Runtime;
 use tokio_postgres::{
     Client, Error, Row, Statement,
@@ -48,18 +47,7 @@ fn code(error: &BoxError) -> String {
 
 fn cell(row: &Row, index: usize) -> Option<Cell> {
     let name = row.columns()[index].name().to_owned();
-    macro_rules! reading {
-        ($($kind:ty => $show:expr),*) => { $(
-            if let Ok(value) = row.try_get::<_, Option<$kind>>(index) {
-                let show: fn($kind) -> String = $show;
-                return value.map(|value| Cell { name, kind: stringify!($kind), shown: show(value) });
-            }
-        )* };
-    }
-    reading!(String => |x| x, i32 => |x| x.to_string(), i64 => |x| x.to_string(), f64 => |x| x.to_string(),
-        bool => |x| x.to_string(), Vec<u8> => |_| String::new(), Value => |x| x.to_string(),
-        OffsetDateTime => |_| String::new());
-    panic!("{name} can't be read")
+    read_cell!(name, Kind => row.try_get::<_, Option<Kind>>(index))
 }
 
 type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
