@@ -49,7 +49,7 @@ struct Sketch {
         text << '|' << order.state.owner;
         for (const Frame& frame : order.state.frames) {
             text << '|' << frame.depth << frame.open << frame.written << frame.ended
-                 << frame.released;
+                 << frame.released << frame.erased;
             add(frame.record, &text);
             add(frame.before, &text);
         }

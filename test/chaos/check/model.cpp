@@ -301,8 +301,11 @@ class Move {
     bool told() const { return call_.result == Result::Ok; }
     bool owns() const { return state_.owner == call_.transaction; }
     bool may_write() const { return owns() || is_free(); }
-    // A released claim has released its lock.
-    bool is_free() const { return state_.owner == 0 || state_.frames.back().released; }
+    // A released claim has released its lock. An erased record guards its key as long as it would have been kept.
+    bool is_free() const {
+        return state_.owner == 0 || state_.frames.back().released ||
+               (state_.frames.back().erased && may_be_gone(state_.committed, now_));
+    }
     const Record& view() const { return owns() ? state_.frames.back().record : state_.committed; }
     const Frame* own() const { return owns() ? &state_.frames.back() : nullptr; }
     bool own_open() const { return owns() && own()->open; }
@@ -317,6 +320,7 @@ class Move {
         if (!owns()) next.frames.clear();
         next.owner = call_.transaction;
         frame.depth = step_.depth;
+        frame.erased = call_.function == Function::Erase;
         if (!next.frames.empty() && next.frames.back().depth == frame.depth)
             next.frames.back() = frame;
         else

@@ -48,6 +48,7 @@ struct Frame {
     bool written = false;   // ... and its row has been written already
     bool ended = false;     // it was begun here and has ended
     bool released = false;  // ... by release
+    bool erased = false;    // idem_erase has removed the record, and kept no lock
 };
 
 // One order of a key's calls leads to one of these.

@@ -7,8 +7,8 @@
 namespace idem::chaos {
 namespace {
 
-// Takes the key's lock for the rest of its transaction.
-bool locks(const Call& call) {
+// Keeps the key for the rest of its transaction. An erased record does so to the end of its retention at most.
+bool keeps(const Call& call, bool outlasts) {
     if (call.result != Result::Ok) return false;
     switch (call.function) {
         case Function::Begin:
@@ -27,7 +27,7 @@ bool locks(const Call& call) {
         case Function::Resolve:
             return true;
         case Function::Erase:
-            return call.answer.outcome == "done";
+            return outlasts && call.answer.outcome == "done";
         default:
             return false;
     }
@@ -45,6 +45,10 @@ class Sight {
   public:
     explicit Sight(const History& history)
         : history_(history), transactions_(history), releases_(history, transactions_) {
+        for (const Call& call : history.calls) {
+            from_ = std::min(from_, call.invoked);
+            to_ = std::max(to_, call.invoked);
+        }
         for (const Call& call : history.calls) note(call);
         for (const Part& part : history.parts) parts_[part.key].push_back(&part);
     }
@@ -65,12 +69,18 @@ class Sight {
         if (!transactions_.survives(call)) return;
         const Place place{call.transaction, call.key};
         if (releases_.frees(call)) locked_.erase(place);
-        if (!locks(call) || releases_.frees(call)) return;
+        if (!keeps(call, outlasts(call.key.scope)) || releases_.frees(call)) return;
         auto [first, fresh] = locked_.emplace(place, &call);
         if (!fresh && call.returned < first->second->returned) first->second = &call;
         if (call.function == Function::Begin) grants_[{call.answer.token, call.key}] = &call;
         if (call.function == Function::Execute || call.function == Function::Once)
             calls_[place] = &call;
+    }
+
+    // Whether no record of the scope is forgotten by its age during the run.
+    bool outlasts(const std::string& scope) const {
+        const auto rules = history_.scopes.find(scope);
+        return rules != history_.scopes.end() && rules->second.retention > to_ - from_;
     }
 
     // The call that granted the key for this look; null if its answer was lost.
@@ -169,8 +179,10 @@ class Sight {
     const History& history_;
     const Transactions transactions_;
     const Releases releases_;
+    Micros from_ = kNever;  // the first and the last call
+    Micros to_ = 0;
     std::map<Key, std::vector<const Part*>> parts_;
-    std::map<Place, const Call*> locked_;  // the first of a transaction's calls that lock the key
+    std::map<Place, const Call*> locked_;  // the first of a transaction's calls that keep the key
     std::map<std::pair<std::int64_t, Key>, const Call*> grants_;  // by token
     std::map<Place, const Call*> calls_;                          // that grant and end at once
     std::map<std::string, const Call*> alone_;

@@ -132,6 +132,41 @@ TEST(Decided, ARemovalThatIsNotCommittedGuardsTheKey) {
     EXPECT_TRUE(story.violated().count(5));
 }
 
+TEST(Decided, AnErasureKeepsTheKeyToTheEndOfItsRetention) {
+    for (const bool over : {false, true}) {
+        Story story;
+        story.alone().begin("execute", 10);
+        story.complete_with_effect("a", 10);
+        story.transaction();
+        const std::int64_t eraser = erase(story, "done").transaction;
+        if (over) story.later(2 * 3600 * kSecond);
+        story.transaction().begin("execute", 20);
+        story.complete_with_effect("b", 20);
+        story.commit();
+        story.alone().replay("b");
+        story.back_to(eraser).commit();
+        EXPECT_EQ(story.violated(), over ? kNothing : std::set<int>{5});
+    }
+}
+
+TEST(Decided, WorkBesideAnErasureIsSeenUnlessTheRetentionMayEnd) {
+    for (const bool lasts : {false, true}) {
+        Story story;
+        if (!lasts) story.rules().ttl = story.rules().retention = 5 * kSecond;
+        story.alone().begin("execute", 10);
+        story.complete_with_effect("a", 10);
+        story.later(6 * kSecond);
+        story.transaction();
+        erase(story, "done");
+        story.part("p", PartKind::Other, 0, "");
+        story.commit();
+        story.transaction().begin("execute", 20);
+        story.look(20, {});
+        story.rollback();
+        EXPECT_EQ(story.violated().count(23), lasts ? 1 : 0);
+    }
+}
+
 TEST(Decided, AnErasureIsUndoneWithItsSavepoint) {
     Story story;
     story.alone().begin("execute", 10);
