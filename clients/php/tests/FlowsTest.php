@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Idempotency\Tests;
 
+use Doctrine\DBAL\Connections\PrimaryReadReplicaConnection;
 use Idempotency\Postgres\Answer;
 use Idempotency\Postgres\Database\Connection;
 use Idempotency\Postgres\Database\Doctrine;
@@ -60,6 +61,54 @@ final class FlowsTest extends DatabaseCase
         $work = static fn (object $connection) => self::pay($connection);
         self::assertSame([true, false], [once($database, $this->key, $work), once($database, $this->key, $work)]);
         self::assertSame(1, $this->payments());
+    }
+
+    /**
+     * Libpq takes a text to its first NUL: without a refusal, "a\0b" would be "a".
+     *
+     * @dataProvider databases
+     */
+    public function testNoTextIsCutAtANul(\Closure $make): void
+    {
+        $database = $make();
+        foreach (["$this->key\0a", "$this->key\0b"] as $key) {
+            try {
+                once($database, $key, static fn () => null);
+                self::fail('another message has this key');
+            } catch (\InvalidArgumentException $error) {
+                self::assertStringContainsString('NUL', $error->getMessage());
+            }
+        }
+        $this->expectException(\InvalidArgumentException::class);
+        transactionally($database, new Request($this->key, 'pay', "tenant\0of another"), self::paid(...));
+    }
+
+    public function testBodiesWherePdoMakesTextOfAllValues(): void
+    {
+        $options = [\PDO::ATTR_STRINGIFY_FETCHES => true];
+        $database = Connection::pdo(self::dsn(self::name()), getenv('PGUSER') ?: 'postgres', null, $options);
+        $work = static fn (): Answer => new Answer(201, [], '{"a": "\u00e9\\\\ \101"}' . "\0\xff");
+        [$first, $again] = [$this->transact($database, $work), $this->transact($database, $work)];
+        self::assertSame(['replay', $first->answer->body], [$again->outcome, $again->answer->body]);
+    }
+
+    /** A replica refuses writes; DBAL reads from one until it is told otherwise. */
+    public function testPrimaryOfDoctrine(): void
+    {
+        $role = "reader_$this->key";
+        $this->look->exec("CREATE ROLE $role LOGIN SUPERUSER; ALTER ROLE $role SET default_transaction_read_only = on");
+        try {
+            $params = self::dbal('pdo_pgsql')->getParams();
+            $dbal = self::dbal('pdo_pgsql', [
+                'wrapperClass' => PrimaryReadReplicaConnection::class, 'primary' => $params, 'replica' => [['user' => $role] + $params],
+            ]);
+            $dbal->fetchOne('SELECT 1');
+            $request = new Request($this->key, 'lease');
+            self::assertSame('executed', leased(new Doctrine($dbal), $request, static fn (): Answer => new Answer(201))->outcome);
+            $dbal->close();
+        } finally {
+            $this->look->exec("DROP ROLE $role");
+        }
     }
 
     /** @dataProvider databases */

@@ -4,8 +4,12 @@ declare(strict_types=1);
 
 namespace Idempotency\Tests;
 
+use Doctrine\DBAL\Configuration;
+use Doctrine\DBAL\Driver\Middleware;
+use Doctrine\DBAL\DriverManager;
 use Idempotency\Postgres\Answer;
 use Idempotency\Postgres\Database\Connection;
+use Idempotency\Postgres\Database\Doctrine;
 use Idempotency\Postgres\Error\NothingHappened;
 use Idempotency\Postgres\Error\Rejection;
 use Idempotency\Postgres\Kind;
@@ -112,6 +116,16 @@ final class WorkerTest extends DatabaseCase
             return new Answer(200, [], json_encode($work->state()));
         }, 2, mode: Kind::Leased);
         self::assertSame([['completed', 200, 3, null], 1], [$this->stored(), $steps]);
+    }
+
+    /** A middleware may have the password. */
+    public function testItsOwnConnectionHasTheConfigurationOfDoctrine(): void
+    {
+        $middleware = $this->createMock(Middleware::class);
+        $middleware->expects(self::exactly(2))->method('wrap')->willReturnArgument(0);
+        $configuration = (new Configuration())->setMiddlewares([$middleware]);
+        $dbal = DriverManager::getConnection(self::dbal('pdo_pgsql')->getParams(), $configuration);
+        new Worker(new Doctrine($dbal), $this->scope, static fn () => null);
     }
 
     private static function pgsql(): Connection

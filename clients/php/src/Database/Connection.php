@@ -274,7 +274,8 @@ final class PgsqlSession extends Session
             }
             $rows = pg_num_fields($result) > 0 ? pg_fetch_all($result) : $rows;
         }
-        return $error === null ? $rows : throw $error;
+        $decoded = static fn (array $row): array => ['body' => pg_unescape_bytea($row['body'] ?? '')] + $row;
+        return $error === null ? array_map($decoded, $rows) : throw $error;
     }
 
     private function next(float $end): Result|false
@@ -312,9 +313,7 @@ final class PgsqlSession extends Session
 
     public function isGone(): bool
     {
-        if ($this->isOpen() && $this->wait(0) > 0) {
-            @pg_connection_busy($this->own); // reads what has come
-        }
+        $this->isOpen() && $this->wait(0) > 0 && @pg_connection_busy($this->own); // reads what has come
         return !$this->isOpen();
     }
 
@@ -331,9 +330,7 @@ final class PgsqlSession extends Session
 
     public function close(): void
     {
-        if ($this->own !== null) {
-            pg_close($this->own);
-        }
+        $this->own === null || pg_close($this->own);
         parent::close();
     }
 }

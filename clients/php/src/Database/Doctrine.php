@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Idempotency\Postgres\Database;
 
 use Doctrine\DBAL\Connection as Dbal;
+use Doctrine\DBAL\Connections\PrimaryReadReplicaConnection;
 use Doctrine\DBAL\DriverManager;
 use Doctrine\ORM\EntityManagerInterface;
 use Doctrine\ORM\UnitOfWork;
@@ -22,13 +23,12 @@ final class Doctrine extends Connection
         $registry = $afterRollBack instanceof ManagerRegistry ? $afterRollBack : null;
         $resetAll = static fn () => array_map($registry->resetManager(...), array_keys($registry->getManagerNames()));
         $reset = $registry === null ? $afterRollBack : $resetAll;
-        $reset = $reset === null ? null : $reset(...);
         parent::__construct(static fn (): Session => new DoctrineSession($dbal, $registry, $reset));
     }
 
     public function another(): Connection
     {
-        return new self(DriverManager::getConnection($this->dbal->getParams()));
+        return new self(DriverManager::getConnection($this->dbal->getParams(), $this->dbal->getConfiguration()));
     }
 }
 
@@ -37,10 +37,11 @@ final class DoctrineSession extends Session
 {
     private bool $hasWorked = false;
 
+    /** @param (callable(): mixed)|null $reset */
     public function __construct(
         private readonly Dbal $dbal,
         private readonly ?ManagerRegistry $registry,
-        private readonly ?\Closure $reset,
+        private readonly mixed $reset,
     ) {
         parent::__construct($dbal);
     }
@@ -72,6 +73,7 @@ final class DoctrineSession extends Session
 
     public function query(string $text, array $values, float $within): array
     {
+        $this->dbal instanceof PrimaryReadReplicaConnection && $this->dbal->ensureConnectedToPrimary();
         return $this->native()->query($text, $values, INF); // a limit would close what is Doctrine's
     }
 
@@ -113,7 +115,7 @@ final class DoctrineSession extends Session
         }
         try {
             // The ORM closes its managers on errors, and their entities have changes that were rolled back.
-            $hasWorked && $this->reset?->__invoke();
+            $hasWorked && $this->reset !== null && ($this->reset)();
         } catch (\Throwable) {
             // `isFresh` sees that entities are left.
         }
