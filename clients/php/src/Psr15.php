@@ -66,9 +66,7 @@ final readonly class Idempotency implements MiddlewareInterface
     private function exchange(ServerRequestInterface $request, RequestHandlerInterface $handler): Exchange
     {
         $body = $request->getBody();
-        if ($body->isSeekable() && $body->tell() > 0) {
-            $body->rewind(); // an earlier middleware has read it
-        }
+        $body->isSeekable() && $body->rewind(); // an earlier middleware may have read it
         $route = $request->getAttribute('__route__'); // of Slim
         $isPattern = is_object($route) && method_exists($route, 'getPattern');
         $part = static function (UploadedFileInterface $file): array {
@@ -79,8 +77,7 @@ final readonly class Idempotency implements MiddlewareInterface
         };
         $run = function (string $own, object $claim) use ($request, $handler): Answer {
             $request = $request->withAttribute($claim::class, $claim)->withoutHeader('Content-Encoding');
-            $request = $own === '' ? $request : $request->withBody($this->streams->createStream($own));
-            $response = $handler->handle($request);
+            $response = $handler->handle($request->withBody($this->streams->createStream($own)));
             $fields = Answer::pairs($response->getHeaders());
             return new Answer($response->getStatusCode(), $fields, (string) $response->getBody());
         };

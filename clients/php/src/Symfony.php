@@ -13,6 +13,7 @@ use Idempotency\Postgres\Kind;
 use Idempotency\Postgres\Options;
 use Idempotency\Postgres\Route;
 use Symfony\Component\EventDispatcher\EventSubscriberInterface;
+use Symfony\Component\HttpFoundation\BinaryFileResponse;
 use Symfony\Component\HttpFoundation\Cookie;
 use Symfony\Component\HttpFoundation\Exception\RequestExceptionInterface;
 use Symfony\Component\HttpFoundation\File\UploadedFile;
@@ -197,15 +198,23 @@ final class ProtectedController
 
     private function answerOf(Response $response, bool $isRaised): Answer
     {
+        if ($response instanceof BinaryFileResponse || $response->getCharset() !== null) {
+            $response->prepare(Request::create('', 'POST')); // what is sent has its fields and content alone
+        }
         $this->cookies = $response->headers->getCookies();
         $fields = Answer::pairs($response->headers->allPreserveCaseWithoutCookies() + ['Set-Cookie' => $this->cookies]);
         $content = $response->getContent();
         if ($content === false) { // it is streamed, or a file
-            ob_start();
+            $content = '';
+            $level = ob_get_level();
+            ob_start(static function (string $piece, int $phase) use (&$content): string {
+                $content .= $phase & PHP_OUTPUT_HANDLER_CLEAN ? '' : $piece;
+                return ''; // nothing is sent before it is stored, not even by flush()
+            });
             try {
                 $response->sendContent();
             } finally {
-                $content = (string) ob_get_clean();
+                while (ob_get_level() > $level && ob_end_flush());
             }
         }
         return new Answer($response->getStatusCode(), $fields, $content, $isRaised);

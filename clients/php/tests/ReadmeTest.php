@@ -28,14 +28,18 @@ use Symfony\Component\DependencyInjection\ContainerBuilder;
 use Symfony\Component\DependencyInjection\Definition;
 use Symfony\Component\DependencyInjection\Loader\YamlFileLoader;
 use Symfony\Component\EventDispatcher\EventDispatcher;
+use Symfony\Component\HttpFoundation\BinaryFileResponse;
 use Symfony\Component\HttpFoundation\Cookie;
 use Symfony\Component\HttpFoundation\Exception\BadRequestException;
+use Symfony\Component\HttpFoundation\File\File;
 use Symfony\Component\HttpFoundation\JsonResponse;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpFoundation\StreamedResponse;
 use Symfony\Component\HttpKernel\Controller\ControllerResolver;
 use Symfony\Component\HttpKernel\Event\ExceptionEvent;
 use Symfony\Component\HttpKernel\Event\ViewEvent;
+use Symfony\Component\HttpKernel\EventListener\ResponseListener;
 use Symfony\Component\HttpKernel\Exception\HttpException;
 use Symfony\Component\HttpKernel\HttpKernel;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
@@ -387,6 +391,29 @@ final class ReadmeTest extends DatabaseCase
         self::assertSame(422, $this->send($reads, $service['pay'], '{"amount": 6}')->getStatusCode());
     }
 
+    public function testABodyThatIsEmptyWhenItIsDecoded(): void
+    {
+        $said = null;
+        $handle = static function (ServerRequestInterface $request) use (&$said): ResponseInterface {
+            $said = (string) $request->getBody();
+            return new \GuzzleHttp\Psr7\Response(201);
+        };
+        $factory = new HttpFactory();
+        $keys = new Idempotency(Connection::pgsql('dbname=' . self::name()), $factory, $factory, ['principal' => static fn () => 'me']);
+        $handler = new class ($handle) implements RequestHandlerInterface {
+            public function __construct(private readonly \Closure $handle)
+            {
+            }
+
+            public function handle(ServerRequestInterface $request): ResponseInterface
+            {
+                return ($this->handle)($request);
+            }
+        };
+        $keys->transactional()->process($this->request(['Content-Encoding' => 'gzip'], gzencode('')), $handler);
+        self::assertSame('', $said);
+    }
+
     public function testFunctionsAndMessages(): void
     {
         $database = self::runs('PSR-15')['database'];
@@ -530,6 +557,61 @@ final class ReadmeTest extends DatabaseCase
         $cookies = array_map(static fn (Response $one): array => $one->headers->getCookies(), [$this->handle($kernel, '{}'), $again = $this->handle($kernel, '{}')]);
         self::assertEquals([[Cookie::create('session', 'a b', secure: true)], []], $cookies);
         self::assertSame('{"paid":1}', $again->getContent());
+    }
+
+    /** @return array{Response, Response} the first answer and its replay, without what differs by design */
+    private function twice(callable $controller, EventDispatcher $dispatcher = new EventDispatcher()): array
+    {
+        $dispatcher->addSubscriber(new ResponseListener('UTF-8'));
+        $kernel = $this->kernel($controller, $dispatcher);
+        $answers = [$this->handle($kernel, '{}'), $this->handle($kernel, '{}')];
+        self::assertSame('true', $answers[1]->headers->get('Idempotent-Replayed'));
+        foreach ($answers as $answer) {
+            $answer->headers->remove('Idempotent-Replayed');
+            $answer->headers->remove('Date');
+        }
+        self::assertEquals($answers[0], $answers[1]);
+        return $answers;
+    }
+
+    /** @dataProvider streams */
+    public function testStreamsAreHeldBackWhateverTheyDoWithBuffers(\Closure $stream, string $expected): void
+    {
+        ob_start();
+        $level = ob_get_level();
+        [$first] = $this->twice(#[Idempotent] static fn ($claim) => new StreamedResponse($stream));
+        $after = ob_get_level();
+        while (ob_get_level() > $level) {
+            ob_end_clean();
+        }
+        self::assertSame([$level, '', $expected], [$after, ob_get_clean(), $first->getContent()]);
+    }
+
+    public function streams(): array
+    {
+        return [
+            'flushed' => [static fn () => [print 'one ', ob_flush(), flush(), print 'two'], 'one two'],
+            'cleaned' => [static fn () => [print 'one ', ob_clean(), print 'two'], 'two'],
+            'a buffer left open' => [static fn () => [print 'one ', ob_start(), print 'two'], 'one two'],
+        ];
+    }
+
+    public function testFilesAndCharsets(): void
+    {
+        $file = new class (tempnam(sys_get_temp_dir(), 'pdf')) extends File {
+            public function getMimeType(): string
+            {
+                return 'application/pdf'; // symfony/mime looks at its content
+            }
+        };
+        file_put_contents((string) $file, "%PDF-1.4\n%%EOF");
+        [$first] = $this->twice(#[Idempotent] static fn ($claim) => (new BinaryFileResponse($file))->deleteFileAfterSend());
+        self::assertSame(['application/pdf', "%PDF-1.4\n%%EOF"], [$first->headers->get('Content-Type'), $first->getContent()]);
+        self::assertFileDoesNotExist((string) $file);
+        $this->key .= '-2';
+        $latin = static fn (): Response => (new Response("caf\xe9", 201, ['Content-Type' => 'text/plain']))->setCharset('ISO-8859-1');
+        [$first] = $this->twice(#[Idempotent] static fn ($claim) => $latin());
+        self::assertSame('text/plain; charset=ISO-8859-1', $first->headers->get('Content-Type'));
     }
 
     /** @dataProvider placesOfTheAttribute */
