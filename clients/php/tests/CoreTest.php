@@ -152,6 +152,13 @@ final class CoreTest extends TestCase
         ];
     }
 
+    public function testCallerLeavesTheBodyToBeRead(): void
+    {
+        $body = '{"type": "/problems/idempotency/mismatch"}';
+        $refused = static fn () => new Response(422, ['Content-Type' => 'application/problem+json'], $body);
+        self::assertSame($body, (new Caller())->call($refused, 'k-1')->getBody()->getContents());
+    }
+
     public function testCallerKeepsItsKey(): void
     {
         $sent = $stored = [];
