@@ -30,9 +30,8 @@ final class Route
     ) {
         $this->isConcerned = in_array(strtoupper($exchange->method), $options->methods, true);
         $this->scope = $options->scope ?? "$exchange->method $exchange->route";
-        $names = ['attempts', 'databaseTimeout', 'keep', 'verdict', 'handlerTimeout', 'lease'];
         $this->settings = new Settings(
-            ...$options->only($names),
+            ...$options->only(['attempts', 'databaseTimeout', 'keep', 'verdict', 'handlerTimeout', 'lease']),
             dropHeaders: [$options->keyHeader, $options->replayHeader],
             onClaim: function (Record $record): void {
                 $this->hasBegun = true; // from now on, an error is not about the request's JSON

@@ -26,9 +26,6 @@ final readonly class TransactionalClaim
 /** Claim, work and answer in one transaction. @internal */
 final class Transactions
 {
-    /** For a COMMIT that no other statement of ours precedes: one in a failed transaction rolls back, and succeeds. */
-    private const CHECK = 'SELECT 1';
-
     private readonly float $within;
     private ?bool $mayRunAgain = null;
 
@@ -121,7 +118,7 @@ final class Transactions
             if ($answer->raised || !$this->settings->commits($answer)) {
                 return $answer;
             }
-            $own->open()->query(self::CHECK, [], $this->within);
+            $own->open()->query('SELECT 1', [], $this->within); // COMMIT hides that a transaction has failed
             try {
                 $own->commit($this->within);
             } catch (\Throwable $error) {
