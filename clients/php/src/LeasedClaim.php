@@ -148,6 +148,7 @@ final class Lease
     /** @param bool $uncertain the work may have had effects */
     private function fail(string $reason, bool $uncertain): bool
     {
+        $this->database->rollBack($this->settings->databaseTimeout); // the work may have left a transaction open
         $values = $this->record->values(Request::text($reason));
         return $this->end(Contract::FAIL, [...$values, $uncertain && !$this->inTransaction ? 'true' : 'false']);
     }

@@ -305,6 +305,31 @@ final class FlowsTest extends DatabaseCase
         ];
     }
 
+    /** @dataProvider endsOfLeasedWork */
+    public function testTransactionThatLeasedWorkLeavesOpen(\Closure $end): void
+    {
+        foreach (['pdo_pgsql', 'pgsql'] as $driver) {
+            $this->key .= $driver;
+            $dbal = self::dbal($driver);
+            try {
+                leased(new Doctrine($dbal), new Request($this->key, 'lease'), static function () use ($dbal, $end): Answer {
+                    $dbal->beginTransaction();
+                    self::pay($dbal);
+                    return $end();
+                });
+                self::fail('it is refused');
+            } catch (\Exception) {
+                self::assertSame([0, 'retryable', false], [$this->payments(), $this->status(), $dbal->isTransactionActive()]);
+            }
+            self::assertSame('executed', $this->transact(new Doctrine($dbal), static fn (): Answer => new Answer(201))->outcome);
+        }
+    }
+
+    public function endsOfLeasedWork(): array
+    {
+        return [[static fn (): Answer => new Answer(201)], [static fn (): Answer => throw new \DomainException('no answer')]];
+    }
+
     public function testTransactionThatIsOpenInAStep(): void
     {
         $dbal = self::dbal('pdo_pgsql');

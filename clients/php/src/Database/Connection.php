@@ -77,6 +77,12 @@ class Connection
         return $this->session($within)->idle()->query($text, $values, $within);
     }
 
+    /** Whatever is open on it. Never fails. */
+    public function rollBack(float $within): void
+    {
+        $this->session?->rollBack($within);
+    }
+
     /** Another connection to the database, for a worker's own statements. */
     public function another(): self
     {

@@ -21,8 +21,8 @@ final class Doctrine extends Connection
     public function __construct(private readonly Dbal $dbal, ManagerRegistry|callable|null $afterRollBack = null)
     {
         $registry = $afterRollBack instanceof ManagerRegistry ? $afterRollBack : null;
-        $resetAll = static fn () => array_map($registry->resetManager(...), array_keys($registry->getManagerNames()));
-        $reset = $registry === null ? $afterRollBack : $resetAll;
+        $all = static fn () => array_map($registry->resetManager(...), array_keys($registry->getManagerNames()));
+        $reset = $registry === null ? $afterRollBack : $all;
         parent::__construct(static fn (): Session => new DoctrineSession($dbal, $registry, $reset));
     }
 
