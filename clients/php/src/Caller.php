@@ -64,8 +64,7 @@ final readonly class Caller
         $isProblem = str_starts_with($response->getHeaderLine('Content-Type'), 'application/problem+json');
         $type = $isProblem ? json_decode((string) $response->getBody(), true)['type'] ?? '' : '';
         $isProblem && $response->getBody()->isSeekable() && $response->getBody()->rewind(); // for the caller
-        $isOurs = is_string($type) && preg_match('~/problems/idempotency/([a-z-]+)$~D', $type, $found);
-        $word = $isOurs ? $found[1] : null;
+        $word = is_string($type) && preg_match('~/problems/idempotency/([a-z-]+)$~D', $type, $found) ? $found[1] : null;
         return match (true) {
             $response->getHeaderLine('Idempotent-Replayed') === 'true' => true,
             in_array($word, self::OPEN, true) => false,

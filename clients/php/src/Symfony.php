@@ -140,9 +140,9 @@ final class ProtectedController
     {
         $own = $this->event->getRequest();
         if ($own->headers->has('Content-Encoding')) { // controllers get the body as it was before it was encoded
-            $bags = [$own->query, $own->request, $own->attributes, $own->cookies, $own->files];
-            $server = array_diff_key($own->server->all(), ['HTTP_CONTENT_ENCODING' => 1]);
-            $own->initialize(...[...array_map(static fn (object $bag): array => $bag->all(), $bags), $server, $body]);
+            (fn () => $this->content = $body)->call($own); // `initialize` would forget what listeners have set
+            $own->server->remove('HTTP_CONTENT_ENCODING');
+            $own->headers->remove('Content-Encoding');
         }
         $own->attributes->set('claim', $claim);
         $resolved = fn (mixed $one): mixed => $one === $this->placeOfClaim ? $claim : $one;
@@ -152,8 +152,7 @@ final class ProtectedController
             $this->dispatcher->dispatch($view, KernelEvents::VIEW);
             $result = $view->getResponse();
         }
-        $none = 'idempotency: the controller has returned no response';
-        return $this->answerOf($result ?? throw new \LogicException($none), false);
+        return $this->answerOf($result ?? throw new \LogicException('idempotency: the action has no response'), false);
     }
 
     /** To an exception that says no to the request, by its own status or by the listeners' 4xx; else none. */

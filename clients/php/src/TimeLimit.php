@@ -39,9 +39,7 @@ final class TimeLimit
             return $work();
         } finally {
             $disarm();
-            if (self::now() > $end) {
-                $tooLate();
-            }
+            self::now() <= $end || $tooLate();
         }
     }
 }

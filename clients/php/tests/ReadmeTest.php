@@ -38,6 +38,7 @@ use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpFoundation\StreamedResponse;
 use Symfony\Component\HttpKernel\Controller\ControllerResolver;
 use Symfony\Component\HttpKernel\Event\ExceptionEvent;
+use Symfony\Component\HttpKernel\Event\RequestEvent;
 use Symfony\Component\HttpKernel\Event\ViewEvent;
 use Symfony\Component\HttpKernel\EventListener\ResponseListener;
 use Symfony\Component\HttpKernel\Exception\HttpException;
@@ -572,6 +573,25 @@ final class ReadmeTest extends DatabaseCase
         }
         self::assertEquals($answers[0], $answers[1]);
         return $answers;
+    }
+
+    public function testAnEncodedBodyChangesNothingElseOfTheRequest(): void
+    {
+        $dispatcher = new EventDispatcher();
+        $dispatcher->addListener(KernelEvents::REQUEST, static function (RequestEvent $event): void {
+            $event->getRequest()->setRequestFormat('json');
+            $event->getRequest()->headers->set('X-Trace', 't-1');
+        });
+        $said = null;
+        $controller = #[Idempotent] static function (Request $request, $claim) use (&$said): Response {
+            $fields = [$request->headers->get('X-Trace'), $request->headers->get('Content-Encoding')];
+            $said = [$request->getContent(), $request->getRequestFormat(), ...$fields];
+            return new Response();
+        };
+        $kernel = $this->kernel($controller, $dispatcher);
+        $server = ['HTTP_AUTHORIZATION' => 'Bearer tenant', 'HTTP_IDEMPOTENCY_KEY' => $this->key, 'HTTP_CONTENT_ENCODING' => 'gzip'];
+        $kernel->handle(Request::create('/payments', 'POST', [], [], [], $server, gzencode('text')));
+        self::assertSame(['text', 'json', 't-1', null], $said);
     }
 
     /** @dataProvider streams */
