@@ -208,7 +208,7 @@ final class ProtectedController
             $level = ob_get_level();
             ob_start(static function (string $piece, int $phase) use (&$content): string {
                 $content .= $phase & PHP_OUTPUT_HANDLER_CLEAN ? '' : $piece;
-                return ''; // nothing is sent before it is stored, not even by flush()
+                return ''; // nothing is sent before it is stored, not even by ob_flush()
             });
             try {
                 $response->sendContent();

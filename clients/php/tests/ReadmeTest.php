@@ -305,6 +305,28 @@ final class ReadmeTest extends DatabaseCase
         }
     }
 
+    /** Doctrine itself passes few settings on to libpq. */
+    public function testAServiceFileReachesDoctrine(): void
+    {
+        $file = tempnam(sys_get_temp_dir(), 'service');
+        file_put_contents($file, "[shop]\noptions=-c idle_in_transaction_session_timeout=54321\n");
+        $read = static fn (string $driver, array $more = []): string
+            => self::dbal($driver, $more)->fetchOne('SHOW idle_in_transaction_session_timeout');
+        try {
+            foreach (['pdo_pgsql', 'pgsql'] as $driver) {
+                self::assertSame('0', $read($driver, ['options' => '-c idle_in_transaction_session_timeout=54321']));
+                putenv("PGSERVICEFILE=$file");
+                putenv('PGSERVICE=shop');
+                self::assertSame('54321ms', $read($driver));
+                putenv('PGSERVICE');
+            }
+        } finally {
+            putenv('PGSERVICE');
+            putenv('PGSERVICEFILE');
+            unlink($file);
+        }
+    }
+
     public function testADatabaseThatIsAwayIsLogged(): void
     {
         $away = ['database' => Connection::pgsql('host=127.0.0.1 port=1'), 'attempts' => 1];
