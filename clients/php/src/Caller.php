@@ -50,7 +50,8 @@ final readonly class Caller
                 }
             } catch (\Exception $error) { // it may have taken effect
             }
-            $pause = self::retryAfter($response) + lcg_value() * min($this->cap, $this->base * 2 ** ($sent - 1));
+            $most = min($this->cap, $this->base * 2 ** ($sent - 1));
+            $pause = self::retryAfter($response) + $most * mt_rand() / mt_getrandmax();
             if ($sent >= $this->attempts || TimeLimit::now() + $pause > $end) {
                 throw new NotFinal($key, $response, $error);
             }
