@@ -196,11 +196,7 @@ abstract class Session
     public function rollBack(float $within): void
     {
         try {
-            if ($this->isGone()) {
-                $this->close();
-            } elseif (!$this->isIdle()) {
-                $this->query('ROLLBACK', [], $within);
-            }
+            $this->isIdle() || $this->query('ROLLBACK', [], $within);
         } catch (\Throwable) {
             $this->close();
         }
