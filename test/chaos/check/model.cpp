@@ -301,7 +301,8 @@ class Move {
     bool told() const { return call_.result == Result::Ok; }
     bool owns() const { return state_.owner == call_.transaction; }
     bool may_write() const { return owns() || is_free(); }
-    // A released claim has released its lock. An erased record guards its key as long as it would have been kept.
+    // A released claim has released its lock. An erased record guards its key as long as it would
+    // have been kept.
     bool is_free() const {
         return state_.owner == 0 || state_.frames.back().released ||
                (state_.frames.back().erased && may_be_gone(state_.committed, now_));

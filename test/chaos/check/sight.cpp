@@ -7,7 +7,8 @@
 namespace idem::chaos {
 namespace {
 
-// Keeps the key for the rest of its transaction. An erased record does so to the end of its retention at most.
+// Keeps the key for the rest of its transaction. An erased record does so to the end of its
+// retention at most.
 bool keeps(const Call& call, bool outlasts) {
     if (call.result != Result::Ok) return false;
     switch (call.function) {

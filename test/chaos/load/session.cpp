@@ -315,14 +315,14 @@ bool Session::end_undone(const Key& key, std::int64_t token) {
     return back_to_savepoint();
 }
 
-// The effect, and in the same transaction the end of its claim. Without that end the effect must
-// not stay.
+// The effect, and in the same transaction the end of its claim. If another session has ended the
+// claim, neither the effect nor other work of this transaction must stay.
 bool Session::end(const Key& key, std::int64_t token) {
     const std::string effect = new_effect();
     const bool has_effect = plan_.ending == Ending::Complete || plan_.ending == Ending::Fail;
     if (has_effect && !take_effect(key, effect)) return false;
     if (!ask(protocol().end(key, plan_.ending, token, effect))) return false;
-    if (has_effect && !client_.answer().yes) {
+    if ((has_effect || plan_.looks) && !client_.answer().yes) {
         abandon();
         return false;
     }

@@ -1,6 +1,7 @@
-// Finds out whether the machine's clock goes back during a run. Such a run proves nothing: the place of each call
-// in time, the ends of leases and the tokens are all read from that clock. What the extension does then has tests of
-// its own (112_clock.pl). A step ahead is harmless here: it ends leases early, for the server and for the checker.
+// Finds out whether the machine's clock goes back during a run. Such a run proves nothing: the
+// place of each call in time, the ends of leases and the tokens are all read from that clock. What
+// the extension does then has tests of its own (112_clock.pl). A step ahead is harmless here: it
+// ends leases early, for the server and for the checker.
 #pragma once
 
 #include <atomic>

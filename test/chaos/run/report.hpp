@@ -24,8 +24,8 @@ void print_nodes(const History& history);
 void print_losses(const History& history);
 void print_verdict(const Judgement& judgement);
 
-// The exit status. Undecided is neither of the first two: the search for an order was cut off. WrongClock is either of
-// these two, in a run during which the machine's clock went back.
+// The exit status. Undecided is neither of the first two: the search for an order was cut off.
+// WrongClock is either of these two, in a run during which the machine's clock went back.
 enum class Conclusion { Sound = 0, Broken = 1, DoesNotCount = 3, Undecided = 4, WrongClock = 5 };
 
 Conclusion conclusion_of(const Judgement& judgement);
