@@ -11,10 +11,13 @@ END $$;
 
 -- A text cut to a size. An error is read by people, so up to 64 kB of it are kept.
 CREATE FUNCTION idempotency.clipped(value text, bytes integer DEFAULT 65536) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+    start bytea;
 BEGIN
     IF octet_length(value) <= bytes THEN RETURN value; END IF;
-    RETURN (SELECT left(value, max(n)) FROM generate_series(bytes / 4, least(bytes, length(value))) n
-             WHERE octet_length(left(value, n)) <= bytes);
+    start := convert_to(left(value, bytes + 1), 'UTF8');
+    WHILE get_byte(start, bytes) & 192 = 128 LOOP bytes := bytes - 1; END LOOP;  -- inside a character
+    RETURN convert_from(substr(start, 1, bytes), 'UTF8');
 END $$;
 
 -- Headers without those that are dropped.

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '3113a13aee22125d';
+    digest constant text := '0cc5f954cdafacab';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3377,10 +3377,13 @@ COMMENT ON FUNCTION idempotency.check_size IS 'refuses a value over the limit';
 --; routine idempotency.clipped
 -- A text cut to a size. An error is read by people, so up to 64 kB of it are kept.
 CREATE FUNCTION idempotency.clipped(value text, bytes integer DEFAULT 65536) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+    start bytea;
 BEGIN
     IF octet_length(value) <= bytes THEN RETURN value; END IF;
-    RETURN (SELECT left(value, max(n)) FROM generate_series(bytes / 4, least(bytes, length(value))) n
-             WHERE octet_length(left(value, n)) <= bytes);
+    start := convert_to(left(value, bytes + 1), 'UTF8');
+    WHILE get_byte(start, bytes) & 192 = 128 LOOP bytes := bytes - 1; END LOOP;  -- inside a character
+    RETURN convert_from(substr(start, 1, bytes), 'UTF8');
 END $$;
 COMMENT ON FUNCTION idempotency.clipped IS 'a text cut to a size';
 --; routine idempotency.kept_headers
