@@ -305,7 +305,7 @@ BEGIN
     n.before := NULL;
     IF q.once THEN
         n.status := 'c'; n.finished_at := clock_timestamp(); n.lease_until := NULL; n.backend_pid := NULL;
-        n.error := NULL; n.resolved_by := NULL; n.recovery_point := NULL; n.state := NULL; n.open_claim := 'e';
+        n.error := NULL; n.resolved_by := NULL; n.recovery_point := NULL; n.state := NULL; n.open_claim := 'n';
     END IF;
     IF old.token IS NULL THEN
         INSERT INTO idempotency.record SELECT n.* ON CONFLICT DO NOTHING;
@@ -632,7 +632,7 @@ BEGIN
             digest_of, now, now, idempotency.after(now, terms.ttl), idempotency.after(now, greatest(terms.retention, terms.ttl)),
             CASE WHEN NOT once THEN idempotency.after(now, terms.lease) END,
             CASE WHEN once THEN now END, plain_answer.fingerprint, plain_answer.operation, plain_answer.holder, pg_current_xact_id(),
-            CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
+            CASE WHEN once THEN 'n' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
         ON CONFLICT DO NOTHING
         RETURNING idempotency.claim_of('execute', t.token, CASE WHEN once THEN 'completed' ELSE 'in_progress' END, t) AS claim
         INTO seen;

@@ -179,7 +179,7 @@ BEGIN
         RETURN;
     ELSIF own AND r.open_claim = 'g' AND token IS NULL THEN
         PERFORM idempotency.refuse('no_claim');
-    ELSIF own AND r.open_claim IN ('e', 'd') AND (token IS NULL OR token = r.token) THEN
+    ELSIF own AND r.open_claim = 'e' AND token IS NULL THEN
         token := r.token;
     END IF;
     IF token IS NOT NULL THEN r := idempotency.locked_record(key, scope, principal); END IF;
@@ -194,7 +194,8 @@ END $$;
 CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
+    n.open_claim := CASE WHEN NOT ends THEN CASE WHEN open THEN old.open_claim END
+                         WHEN open OR old.open_claim = 'e' AND old.written_in = pg_current_xact_id_if_assigned() THEN 'e' ELSE 'd' END;
     n.before := CASE WHEN open AND NOT ends THEN old.before END;
     IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.refuse('overtaken'); END IF;
 END $$;

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '0cc5f954cdafacab';
+    digest constant text := 'a3779d417479a18d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -142,7 +142,7 @@ ALTER TABLE idempotency.record
     ADD COLUMN IF NOT EXISTS written_in xid8,
     -- Of that transaction's claim: o open, t open and transactional, q the same at COMMIT, r running an
     -- operation, l left open with a lease, e ended, d ended by the token of another
-    -- transaction's, g given back. Null: the row is of another claim.
+    -- transaction's, n none to end (idem_once), g given back. Null: the row is of another claim.
     ADD COLUMN IF NOT EXISTS open_claim "char",
     -- The row that the open claim took the place of, as text.
     ADD COLUMN IF NOT EXISTS before text;
@@ -2780,7 +2780,7 @@ BEGIN
     n.before := NULL;
     IF q.once THEN
         n.status := 'c'; n.finished_at := clock_timestamp(); n.lease_until := NULL; n.backend_pid := NULL;
-        n.error := NULL; n.resolved_by := NULL; n.recovery_point := NULL; n.state := NULL; n.open_claim := 'e';
+        n.error := NULL; n.resolved_by := NULL; n.recovery_point := NULL; n.state := NULL; n.open_claim := 'n';
     END IF;
     IF old.token IS NULL THEN
         INSERT INTO idempotency.record SELECT n.* ON CONFLICT DO NOTHING;
@@ -3130,7 +3130,7 @@ BEGIN
             digest_of, now, now, idempotency.after(now, terms.ttl), idempotency.after(now, greatest(terms.retention, terms.ttl)),
             CASE WHEN NOT once THEN idempotency.after(now, terms.lease) END,
             CASE WHEN once THEN now END, plain_answer.fingerprint, plain_answer.operation, plain_answer.holder, pg_current_xact_id(),
-            CASE WHEN once THEN 'e' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
+            CASE WHEN once THEN 'n' WHEN plain_answer.operation IS NOT NULL THEN 'r' WHEN transactional THEN 't' ELSE 'o' END)
         ON CONFLICT DO NOTHING
         RETURNING idempotency.claim_of('execute', t.token, CASE WHEN once THEN 'completed' ELSE 'in_progress' END, t) AS claim
         INTO seen;
@@ -3246,7 +3246,7 @@ BEGIN
             token, lease_us, created_at, claimed_at, expires_at, retained_until, finished_at, written_in, open_claim)
         SELECT scope, principal, k.key, 'c', terms.if_silent, 1, terms.body_limit, terms.omit_large_body,
                idempotency.new_token(NULL), terms.lease, now, now, idempotency.after(now, terms.ttl),
-               idempotency.after(now, greatest(terms.retention, terms.ttl)), now, pg_current_xact_id(), 'e'
+               idempotency.after(now, greatest(terms.retention, terms.ttl)), now, pg_current_xact_id(), 'n'
           FROM unnest(keys) WITH ORDINALITY k (key, place) ORDER BY k.place
             ON CONFLICT DO NOTHING RETURNING key)
     SELECT coalesce(array_agg(n.key), '{}') INTO written FROM new n;
@@ -3559,7 +3559,7 @@ BEGIN
         RETURN;
     ELSIF own AND r.open_claim = 'g' AND token IS NULL THEN
         PERFORM idempotency.refuse('no_claim');
-    ELSIF own AND r.open_claim IN ('e', 'd') AND (token IS NULL OR token = r.token) THEN
+    ELSIF own AND r.open_claim = 'e' AND token IS NULL THEN
         token := r.token;
     END IF;
     IF token IS NOT NULL THEN r := idempotency.locked_record(key, scope, principal); END IF;
@@ -3575,7 +3575,8 @@ COMMENT ON FUNCTION idempotency.find_claim IS 'the claim that a caller speaks of
 CREATE FUNCTION idempotency.save(n idempotency.record, old idempotency.record, open boolean, ends boolean) RETURNS void
     LANGUAGE plpgsql AS $$
 BEGIN
-    n.open_claim := CASE WHEN ends THEN CASE WHEN open THEN 'e' ELSE 'd' END::"char" WHEN open THEN old.open_claim END;
+    n.open_claim := CASE WHEN NOT ends THEN CASE WHEN open THEN old.open_claim END
+                         WHEN open OR old.open_claim = 'e' AND old.written_in = pg_current_xact_id_if_assigned() THEN 'e' ELSE 'd' END;
     n.before := CASE WHEN open AND NOT ends THEN old.before END;
     IF NOT idempotency.replace_record(n, old, any_lease => true) THEN PERFORM idempotency.refuse('overtaken'); END IF;
 END $$;

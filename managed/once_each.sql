@@ -15,7 +15,7 @@ BEGIN
             token, lease_us, created_at, claimed_at, expires_at, retained_until, finished_at, written_in, open_claim)
         SELECT scope, principal, k.key, 'c', terms.if_silent, 1, terms.body_limit, terms.omit_large_body,
                idempotency.new_token(NULL), terms.lease, now, now, idempotency.after(now, terms.ttl),
-               idempotency.after(now, greatest(terms.retention, terms.ttl)), now, pg_current_xact_id(), 'e'
+               idempotency.after(now, greatest(terms.retention, terms.ttl)), now, pg_current_xact_id(), 'n'
           FROM unnest(keys) WITH ORDINALITY k (key, place) ORDER BY k.place
             ON CONFLICT DO NOTHING RETURNING key)
     SELECT coalesce(array_agg(n.key), '{}') INTO written FROM new n;

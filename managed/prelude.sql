@@ -5,7 +5,7 @@ ALTER TABLE idempotency.record
     ADD COLUMN IF NOT EXISTS written_in xid8,
     -- Of that transaction's claim: o open, t open and transactional, q the same at COMMIT, r running an
     -- operation, l left open with a lease, e ended, d ended by the token of another
-    -- transaction's, g given back. Null: the row is of another claim.
+    -- transaction's, n none to end (idem_once), g given back. Null: the row is of another claim.
     ADD COLUMN IF NOT EXISTS open_claim "char",
     -- The row that the open claim took the place of, as text.
     ADD COLUMN IF NOT EXISTS before text;

@@ -194,3 +194,10 @@ SELECT token FROM idem_begin('short', scope => 'finish', ttl => '48 hours') \gse
 SELECT idem_complete('short', 200, scope => 'finish', token => :ttl_token, ttl => '1 hour');
 SELECT expires_at - claimed_at AS ttl, retained_until - claimed_at AS retention
   FROM idempotency.records WHERE (scope, key) = ('finish', 'short');
+
+-- The transaction that has ended another one's claim by its token has to pass it again.
+SELECT token FROM idem_begin('doubted', scope => 'finish') \gset doubt_
+BEGIN;
+SELECT idem_unknown('doubted', scope => 'finish', token => :doubt_token);
+SELECT idem_fail('doubted', scope => 'finish');
+ROLLBACK;

@@ -21,6 +21,12 @@ SELECT idem_once('msg-2', 'once');
 COMMIT;
 SELECT idem_once('msg-2', 'once');
 
+-- There is no claim to end, nor has there been one.
+BEGIN;
+SELECT idem_once('msg-2a', 'once');
+SELECT idem_complete('msg-2a', scope => 'once');
+ROLLBACK;
+
 -- Each message takes effect once, however often it is delivered.
 SELECT message, idem_once(message, 'once-list') FROM unnest('{a,b,a,c,b,a}'::text[]) message;
 SELECT message, idem_once(message, 'once-list') FROM unnest('{c,d}'::text[]) message;
