@@ -682,18 +682,21 @@ CREATE FUNCTION idempotency.question_of(function text, key text, scope text, pri
     fingerprint bytea DEFAULT NULL, first_sent timestamptz DEFAULT NULL, operation text DEFAULT NULL,
     exclude text[] DEFAULT NULL, derive interval DEFAULT NULL, hold boolean DEFAULT false,
     transactional boolean DEFAULT false) RETURNS idempotency.question LANGUAGE plpgsql AS $$
+DECLARE
+    q idempotency.question;
 BEGIN
     IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
         PERFORM idempotency.refuse('wrong_digest', octet_length(fingerprint)::text);
     END IF;
-    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
-    PERFORM idempotency.check_moment(first_sent, 'first_sent');
-    IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
-    RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
+    q := ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
         idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'),
         idempotency.checked_span(wait, 'wait', 1, true), first_sent, idempotency.checked_span(derive, 'derive'),
         false, coalesce(hold, false), coalesce(same_statement, false), coalesce(transactional, false), holder, snapshot,
         false, NULL, NULL, NULL, NULL, NULL)::idempotency.question;
+    PERFORM idempotency.check_moment(first_sent, 'first_sent');
+    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
+    IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
+    RETURN q;
 END $$;
 
 -- Without a limit it waits until the answer is final.

@@ -95,7 +95,7 @@ END $$;
 --: idem_worker_claim_due plpgsql definer
 DECLARE
     now constant timestamptz := clock_timestamp();
-    batch constant integer := greatest(2 * max_claims, 100);
+    batch constant integer := greatest(2 * least(max_claims, 1000), 100);
     scopes text[];
     passed_over text[];
     since_after timestamptz := '-infinity';

@@ -9,6 +9,7 @@ CREATE FUNCTION idempotency.operation_begins(key text, operation regprocedure, r
 DECLARE
     claim @extschema@.idem_claim;
     f record;
+    q idempotency.question;
     a record;
 BEGIN
     PERFORM idempotency.check_given('operation', operation IS NOT NULL);
@@ -27,9 +28,10 @@ BEGIN
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
+    q := idempotency.question_of('idem_execute()', key, scope, principal, snapshot, ttl, wait, false, NULL, holder,
+        request, method, path, fingerprint, first_sent, f.name);
     IF f.proisstrict AND request IS NULL THEN PERFORM idempotency.refuse('no_request'); END IF;
-    a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, snapshot, ttl, wait, false, NULL, holder,
-        request, method, path, fingerprint, first_sent, f.name));
+    a := idempotency.answer(q);
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END $$;
 

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'a3779d417479a18d';
+    digest constant text := '55fb253ab4815999';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1566,7 +1566,7 @@ CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LA
 BEGIN
     IF cardinality(list) > 1000 THEN
         PERFORM idempotency.refuse('too_many_elements', what, cardinality(list)::text);
-    ELSIF array_position(list, NULL) IS NOT NULL THEN
+    ELSIF EXISTS (SELECT FROM unnest(list) x WHERE x IS NULL) THEN
         PERFORM idempotency.refuse('null_element', what);
     END IF;
     RETURN list;
@@ -2272,12 +2272,13 @@ CREATE FUNCTION idempotency.write_policy(p idempotency.policy, action text, may_
                                          reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
-    next constant jsonb := idempotency.options_of(p);
+    next jsonb;
     old jsonb;
     v idempotency.in_force;
     past record;
 BEGIN
     PERFORM idempotency.check_policy(p), idempotency.check_may_change(p.scope_pattern);
+    next := idempotency.options_of(p);
     old := (SELECT idempotency.options_of(t) FROM idempotency.policy t
              WHERE t.scope_pattern = p.scope_pattern AND NOT t.dropped);
     IF old = next THEN
@@ -3170,18 +3171,21 @@ CREATE FUNCTION idempotency.question_of(function text, key text, scope text, pri
     fingerprint bytea DEFAULT NULL, first_sent timestamptz DEFAULT NULL, operation text DEFAULT NULL,
     exclude text[] DEFAULT NULL, derive interval DEFAULT NULL, hold boolean DEFAULT false,
     transactional boolean DEFAULT false) RETURNS idempotency.question LANGUAGE plpgsql AS $$
+DECLARE
+    q idempotency.question;
 BEGIN
     IF octet_length(fingerprint) NOT BETWEEN 1 AND 64 THEN
         PERFORM idempotency.refuse('wrong_digest', octet_length(fingerprint)::text);
     END IF;
-    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
-    PERFORM idempotency.check_moment(first_sent, 'first_sent');
-    IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
-    RETURN ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
+    q := ROW(function, key, scope, principal, request, method, path, exclude, fingerprint, operation,
         idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(lease, 'lease'),
         idempotency.checked_span(wait, 'wait', 1, true), first_sent, idempotency.checked_span(derive, 'derive'),
         false, coalesce(hold, false), coalesce(same_statement, false), coalesce(transactional, false), holder, snapshot,
         false, NULL, NULL, NULL, NULL, NULL)::idempotency.question;
+    PERFORM idempotency.check_moment(first_sent, 'first_sent');
+    IF holder IS NOT NULL THEN PERFORM idempotency.check_name(holder, 'holder'); END IF;
+    IF function <> 'idem_explain()' THEN PERFORM idempotency.check_writable(function); END IF;
+    RETURN q;
 END $$;
 COMMENT ON FUNCTION idempotency.question_of IS 'arguments, checked';
 --; routine idempotency.claim_left_open
@@ -3764,6 +3768,7 @@ CREATE FUNCTION idempotency.operation_begins(key text, operation regprocedure, r
 DECLARE
     claim @extschema@.idem_claim;
     f record;
+    q idempotency.question;
     a record;
 BEGIN
     PERFORM idempotency.check_given('operation', operation IS NOT NULL);
@@ -3782,9 +3787,10 @@ BEGIN
         IF claim.outcome IS NOT NULL THEN RETURN claim; END IF;
     END IF;
     PERFORM idempotency.check_identity(key, scope, principal, true);
+    q := idempotency.question_of('idem_execute()', key, scope, principal, snapshot, ttl, wait, false, NULL, holder,
+        request, method, path, fingerprint, first_sent, f.name);
     IF f.proisstrict AND request IS NULL THEN PERFORM idempotency.refuse('no_request'); END IF;
-    a := idempotency.answer(idempotency.question_of('idem_execute()', key, scope, principal, snapshot, ttl, wait, false, NULL, holder,
-        request, method, path, fingerprint, first_sent, f.name));
+    a := idempotency.answer(q);
     RETURN idempotency.shown(a.reason, a.r, a.q, a.p, a.now);
 END $$;
 COMMENT ON FUNCTION idempotency.operation_begins IS 'idem_execute before its operation';
@@ -5032,7 +5038,8 @@ BEGIN
     PERFORM idempotency.check_given('keys', keys IS NOT NULL);
     IF cardinality(keys) > 1000 THEN PERFORM idempotency.refuse('too_many_keys', cardinality(keys)::text); END IF;
     PERFORM idempotency.check_list(keys, 'keys');
-    PERFORM idempotency.check_identity(k COLLATE "C", scope, principal) FROM unnest(keys || '{none}'::text[]) k;
+    PERFORM idempotency.check_identity(k COLLATE "C", scope, principal) FROM unnest(keys) k UNION ALL
+     SELECT idempotency.check_identity('none', scope, principal);
     PERFORM idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(wait, 'wait', 1, true);
     PERFORM idempotency.check_writable('idem_once_each()');
     p := idempotency.policy_row(scope COLLATE "C");
@@ -5156,7 +5163,7 @@ CREATE FUNCTION @extschema@.idem_claim_due(
     AS $body$
 DECLARE
     now constant timestamptz := clock_timestamp();
-    batch constant integer := greatest(2 * max_claims, 100);
+    batch constant integer := greatest(2 * least(max_claims, 1000), 100);
     scopes text[];
     passed_over text[];
     since_after timestamptz := '-infinity';

@@ -157,7 +157,7 @@ CREATE FUNCTION idempotency.check_list(list text[], what text) RETURNS text[] LA
 BEGIN
     IF cardinality(list) > 1000 THEN
         PERFORM idempotency.refuse('too_many_elements', what, cardinality(list)::text);
-    ELSIF array_position(list, NULL) IS NOT NULL THEN
+    ELSIF EXISTS (SELECT FROM unnest(list) x WHERE x IS NULL) THEN
         PERFORM idempotency.refuse('null_element', what);
     END IF;
     RETURN list;

@@ -36,7 +36,8 @@ BEGIN
     PERFORM idempotency.check_given('keys', keys IS NOT NULL);
     IF cardinality(keys) > 1000 THEN PERFORM idempotency.refuse('too_many_keys', cardinality(keys)::text); END IF;
     PERFORM idempotency.check_list(keys, 'keys');
-    PERFORM idempotency.check_identity(k COLLATE "C", scope, principal) FROM unnest(keys || '{none}'::text[]) k;
+    PERFORM idempotency.check_identity(k COLLATE "C", scope, principal) FROM unnest(keys) k UNION ALL
+     SELECT idempotency.check_identity('none', scope, principal);
     PERFORM idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(wait, 'wait', 1, true);
     PERFORM idempotency.check_writable('idem_once_each()');
     p := idempotency.policy_row(scope COLLATE "C");

@@ -386,12 +386,13 @@ CREATE FUNCTION idempotency.write_policy(p idempotency.policy, action text, may_
                                          reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     now constant timestamptz := clock_timestamp();
-    next constant jsonb := idempotency.options_of(p);
+    next jsonb;
     old jsonb;
     v idempotency.in_force;
     past record;
 BEGIN
     PERFORM idempotency.check_policy(p), idempotency.check_may_change(p.scope_pattern);
+    next := idempotency.options_of(p);
     old := (SELECT idempotency.options_of(t) FROM idempotency.policy t
              WHERE t.scope_pattern = p.scope_pattern AND NOT t.dropped);
     IF old = next THEN

@@ -109,6 +109,8 @@ SELECT idem_extend('open', :token, '-1 s', 'bad');
 SELECT idem_checkpoint('open', 'here', scope => 'bad', token => :token, lease => '-1 s');
 SELECT idem_fail('open', retryable => true, scope => 'bad', token => :token, retry_after => '-1 s');
 SELECT idem_policy_set('bad', retention => '-1 s');
+SELECT idem_policy_set('bad', lease => '178000000 years');
+SELECT outcome FROM idem_begin('k', scope => 'bad', wait => '-1 s', holder => '');
 $$, :token);
 
 -- Fingerprint, holder, recovery point.

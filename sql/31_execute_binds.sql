@@ -105,6 +105,7 @@ CREATE FUNCTION test.strict(request jsonb) RETURNS jsonb STRICT LANGUAGE plpgsql
 SELECT outcome FROM idem_execute('s1', 'test.strict(jsonb)', NULL, 'strict');
 \echo :SQLSTATE
 SELECT count(*) AS records FROM idempotency.records WHERE scope = 'strict';
+SELECT outcome FROM idem_execute('s1', 'test.strict(jsonb)', NULL, 'strict', ttl => '0');
 SELECT outcome FROM idem_execute('s1', 'test.strict(jsonb)', '{}', 'strict');
 SELECT what FROM test.effect;
 

@@ -204,6 +204,7 @@ SELECT * FROM idem_claim_due(NULL);
 SELECT * FROM idem_claim_due('due/a', NULL);
 SELECT * FROM idem_claim_due('due/a', 0);
 SELECT * FROM idem_claim_due('due/a', 1001);
+SELECT * FROM idem_claim_due('due/a', 2147483647);
 SELECT * FROM idem_claim_due('due/a', 1, '-1 s');
 SELECT * FROM idem_claim_due('due/a', 1, holder => '');
 SELECT * FROM idem_claim_due(repeat('x', 256));

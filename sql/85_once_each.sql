@@ -7,6 +7,7 @@ SELECT * FROM idem_once_each('{c,d,a,d}', 'each', principal => '');
 SELECT idem_once('d', 'each') AS d, idem_once('e', 'each') AS e;
 SELECT idem_once_each('{e,f}', 'each');
 SELECT * FROM idem_once_each('{a}', 'each', 'another principal');
+SELECT * FROM idem_once_each('{{q,a},{r,q}}', 'each', 'two dimensions');
 SELECT * FROM idem_once_each('{}', 'each');
 SELECT key, status, attempt, expires_at - claimed_at AS ttl FROM idempotency.records WHERE scope = 'each' AND principal = '' ORDER BY key;
 SELECT * FROM idem_once_each('{short}', 'each', ttl => '1 minute');
