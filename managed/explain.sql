@@ -51,7 +51,7 @@ RETURN QUERY SELECT o.option, o.value, o.source, o.origin FROM idempotency.optio
 
 -- Microseconds as seconds.
 CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
-    LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(greatest(micros, 0) / 1000000.0) $$;
+    LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT trim_scale(greatest(micros, 0) / 1000000.0) $$;
 
 -- A record in an explanation.
 CREATE FUNCTION idempotency.record_object(r idempotency.record, status "char", due_at timestamptz) RETURNS jsonb
@@ -174,7 +174,8 @@ BEGIN
         END IF;
     END IF;
     reason := idempotency.reason_for(r, q, p, at);
-    IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
+    -- An absent row says nothing: the other may have written it.
+    IF (idempotency.execution_of(reason) IS NOT NULL OR r.token IS NULL) AND other.pid IS DISTINCT FROM pg_backend_pid()
        AND other.virtualtransaction IS NOT NULL THEN
         reason := 'held';
     END IF;

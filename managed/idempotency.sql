@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '55fb253ab4815999';
+    digest constant text := '9ad3b9dc176ececf';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -4337,7 +4337,7 @@ COMMENT ON FUNCTION idempotency.options IS 'each option with its value, its sour
 --; routine idempotency.seconds
 -- Microseconds as seconds.
 CREATE FUNCTION idempotency.seconds(micros bigint) RETURNS numeric
-    LANGUAGE sql IMMUTABLE AS $$ SELECT trim_scale(greatest(micros, 0) / 1000000.0) $$;
+    LANGUAGE sql IMMUTABLE STRICT AS $$ SELECT trim_scale(greatest(micros, 0) / 1000000.0) $$;
 COMMENT ON FUNCTION idempotency.seconds IS 'microseconds as seconds';
 --; routine idempotency.record_object
 -- A record in an explanation.
@@ -4465,7 +4465,8 @@ BEGIN
         END IF;
     END IF;
     reason := idempotency.reason_for(r, q, p, at);
-    IF idempotency.execution_of(reason) IS NOT NULL AND other.pid IS DISTINCT FROM pg_backend_pid()
+    -- An absent row says nothing: the other may have written it.
+    IF (idempotency.execution_of(reason) IS NOT NULL OR r.token IS NULL) AND other.pid IS DISTINCT FROM pg_backend_pid()
        AND other.virtualtransaction IS NOT NULL THEN
         reason := 'held';
     END IF;
