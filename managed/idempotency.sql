@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '2eafb348fa4969cb';
+    digest constant text := '31c6e169f6245738';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3021,6 +3021,7 @@ BEGIN
     claim := idempotency.claim_of(outcome, CASE WHEN executes THEN r.token END, idempotency.status_word(
         CASE WHEN executes THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
     claim.body_omitted := r.body_omitted;
+    claim.expires_at := nullif(r.expires_at, 'infinity');  -- with a recovery point, until it is decided
     IF NOT (outcome = 'replay' OR executes AND r.status <> 'i') THEN
         claim.status_code := NULL; claim.headers := NULL; claim.body := NULL; claim.body_omitted := NULL;
     END IF;
@@ -5144,7 +5145,7 @@ BEGIN
     IF r.token IS NULL THEN RETURN NULL; END IF;
     PERFORM idempotency.check_readable(r);
     claim := idempotency.claim_of(NULL, NULL, idempotency.status_word(idempotency.status_now(r)), r);
-    claim.reference := r.reference; claim.body_omitted := r.body_omitted;
+    claim.reference := r.reference; claim.body_omitted := r.body_omitted; claim.expires_at := nullif(r.expires_at, 'infinity');
     RETURN claim;
 END
 $body$;

@@ -10,7 +10,7 @@ SELECT idem_checkpoint('charged', 'charged', '{"n": 1}', 'kept', token => :token
 SELECT idem_fail('charged', 'mail down', true, scope => 'kept', token => :token);
 SELECT test.let_pass('1 year', 'kept');
 SELECT idem_cleanup();
-SELECT outcome FROM idem_begin('charged', '{"amount": 6}', 'kept');
+SELECT b.outcome, b.expires_at, g.expires_at FROM idem_begin('charged', '{"amount": 6}', 'kept') b, idem_get('charged', 'kept') g;
 SELECT status, expires_at, retained_until FROM idempotency.records WHERE (scope, key) = ('kept', 'charged');
 SELECT outcome, attempt, recovery_point, state, expires_at < now() + interval '2 min' AS expires
   FROM idem_begin('charged', '{"amount": 5}', 'kept');
