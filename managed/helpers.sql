@@ -68,7 +68,7 @@ RETURN CASE WHEN outcome IS NOT NULL THEN idempotency.problem(outcome) END;
 -- For a record that is only looked at: the document that a repeat would get.
 --: idem_problem plpgsql definer
 DECLARE
-    word text := coalesce(claim.outcome, CASE claim.status /*REPEATS*/ END);
+    word text := coalesce(nullif(claim.outcome, ''), CASE claim.status /*REPEATS*/ END);
 BEGIN
     IF claim IS NULL OR coalesce(word, '') = '' THEN RETURN NULL; END IF;
     IF word IN ('execute', 'replay') AND claim.status = 'failed' AND claim.status_code IS NULL THEN

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '31c6e169f6245738';
+    digest constant text := '23d21d116b569cc6';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -5939,7 +5939,7 @@ CREATE FUNCTION @extschema@.idem_problem(claim @extschema@.idem_claim) RETURNS j
     AS $body$
 -- For a record that is only looked at: the document that a repeat would get.
 DECLARE
-    word text := coalesce(claim.outcome, CASE claim.status WHEN 'in_progress' THEN 'in_progress' WHEN 'completed' THEN 'replay' WHEN 'failed' THEN 'replay' WHEN 'retryable' THEN 'retry_later' WHEN 'exhausted' THEN 'exhausted' WHEN 'unknown' THEN 'unknown' END);
+    word text := coalesce(nullif(claim.outcome, ''), CASE claim.status WHEN 'in_progress' THEN 'in_progress' WHEN 'completed' THEN 'replay' WHEN 'failed' THEN 'replay' WHEN 'retryable' THEN 'retry_later' WHEN 'exhausted' THEN 'exhausted' WHEN 'unknown' THEN 'unknown' END);
 BEGIN
     IF claim IS NULL OR coalesce(word, '') = '' THEN RETURN NULL; END IF;
     IF word IN ('execute', 'replay') AND claim.status = 'failed' AND claim.status_code IS NULL THEN

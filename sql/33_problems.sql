@@ -31,6 +31,7 @@ SELECT idem_problem(c) ->> 'type' AS type FROM idem_begin('failed', '{}', 'probl
 SELECT token FROM idem_begin('later', scope => 'problem', fingerprint => '\x02') \gset
 SELECT idem_fail('later', 'down', true, scope => 'problem', token => :token, retry_after => '1 hour');
 SELECT idem_problem(idem_get('later', 'problem')) ->> 'type' AS retryable;
+SELECT idem_problem(jsonb_populate_record(idem_get('later', 'problem'), '{"outcome": ""}')) ->> 'type' AS empty_outcome;
 SELECT idem_policy_set('problem-unknown', on_lease_expiry => 'unknown');
 SELECT outcome FROM idem_begin('lost', scope => 'problem-unknown', lease => '1 hour');
 SELECT idem_problem(idem_get('lost', 'problem-unknown')) ->> 'type' AS in_progress;
