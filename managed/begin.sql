@@ -530,7 +530,7 @@ BEGIN
         RETURN claim;
     END IF;
     claim := idempotency.claim_of(outcome, CASE WHEN executes THEN r.token END, idempotency.status_word(
-        CASE WHEN executes THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
+        CASE WHEN executes OR idempotency.is_own_claim(r) THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
     claim.body_omitted := r.body_omitted;
     claim.expires_at := nullif(r.expires_at, 'infinity');  -- with a recovery point, until it is decided
     IF NOT (outcome = 'replay' OR executes AND r.status <> 'i') THEN

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '23d21d116b569cc6';
+    digest constant text := 'f9a21bac9de14ddc';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3019,7 +3019,7 @@ BEGIN
         RETURN claim;
     END IF;
     claim := idempotency.claim_of(outcome, CASE WHEN executes THEN r.token END, idempotency.status_word(
-        CASE WHEN executes THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
+        CASE WHEN executes OR idempotency.is_own_claim(r) THEN r.status ELSE idempotency.status_by(r, p, now) END), r);
     claim.body_omitted := r.body_omitted;
     claim.expires_at := nullif(r.expires_at, 'infinity');  -- with a recovery point, until it is decided
     IF NOT (outcome = 'replay' OR executes AND r.status <> 'i') THEN
@@ -4508,7 +4508,8 @@ BEGIN
         ]) WITH ORDINALITY n (word, place) JOIN idempotency.messages() m USING (word) ORDER BY n.place);
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, idempotency.execution_of(reason),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
-            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r, idempotency.status_by(r, p, at), idempotency.due_at(r, p)) END,
+            CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r,
+                CASE WHEN idempotency.is_own_claim(r) THEN r.status ELSE idempotency.status_by(r, p, at) END, idempotency.due_at(r, p)) END,
             CASE WHEN r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
                 'seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
                 'left', idempotency.seconds(idempotency.since(r.lease_until, at)),

@@ -111,3 +111,12 @@ SELECT s, d.* FROM unnest('{dead-unknown,dead-fail,dead-release}'::text[]) s, te
 DELETE FROM idempotency.record WHERE scope LIKE 'dead%';
 SELECT idem_policy_drop(s, 'a test') FROM unnest('{dead,dead-unknown,dead-fail,dead-release}'::text[]) s;
 DROP FUNCTION test.dead, test.attempt;
+
+-- Within its transaction a claim is in progress, however long it takes.
+SELECT idem_policy_set('long', max_attempts => 1);
+BEGIN;
+SELECT outcome FROM idem_begin('own', scope => 'long', lease => '1 us');
+SELECT outcome, status FROM idem_begin('own', scope => 'long');
+SELECT reason, record ->> 'status' AS status FROM idem_explain('own', scope => 'long');
+ROLLBACK;
+SELECT idem_policy_drop('long');
