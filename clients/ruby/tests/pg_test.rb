@@ -142,6 +142,19 @@ class PgTest < Minitest::Test
     assert_equal "replay", transactionally.outcome
   end
 
+  # The ROLLBACK of a replay has an answer that nothing has read yet.
+  def test_connections_closed_after_replays
+    transactionally
+    @database = Idempotency::Pg.new(size: 6) { Database.connect }
+    open = Array.new(6) { database.open(["SELECT 1"]) }
+    open.each(&:nothing_done).each(&:rollback)
+    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME)
+    eventually("they have ended") do
+      sql("SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME) == [["0"]]
+    end
+    assert_equal "replay", transactionally.outcome
+  end
+
   def test_sessions_that_are_ended_are_noticed_through_tls
     tls = Tls.new
     @database = Idempotency::Pg.new(size: 3) { PG.connect(host: "127.0.0.1", port: tls.port, dbname: Database::NAME, sslmode: "require") }
@@ -292,6 +305,13 @@ class PgTest < Minitest::Test
       assert_raises(Idempotency::Error) { Idempotency.leased(ours, key: @key, settings:) { Idempotency::Answer.new } }
     end
     assert_equal "in_progress", record
+  end
+
+  # ruby-pg takes a Hash for a value with its type.
+  def test_json_is_a_text
+    transactionally(json: '{"a": 1}')
+    assert_equal %w[replay mismatch], ['{"a":1}', '{"a":2}'].map { |json| transactionally(json:).outcome }
+    assert_raises(PG::InvalidTextRepresentation) { transactionally(json: { a: 1 }) }
   end
 
   def test_settings_are_checked

@@ -58,7 +58,7 @@ module Idempotency
       raise ArgumentError, "idempotency: a request needs `key` or `derive`" unless key || derive
 
       [Contract::BEGIN_SQL, [
-        key, json, bytea(fingerprint), http_method, target, PG::TextEncoder::Array.new.encode(exclude.to_a), scope,
+        key, json&.to_s, bytea(fingerprint), http_method, target, PG::TextEncoder::Array.new.encode([*exclude]), scope,
         principal, *[ttl, lease, wait].map { |time| milliseconds(time) }, holder, lease.nil?.to_s, milliseconds(derive)
       ]]
     end

@@ -68,6 +68,7 @@ module Idempotency
     # Whether the server has closed it: a look at what is unread, no round trip. While a statement runs, its answer
     # tells; another thread may begin or end one meanwhile.
     def gone?
+      settle if @owes && !connection.tap(&:consume_input).is_busy # the end may be behind that answer
       idle? && closing? && idle?
     rescue PG::Error, SystemCallError, IOError
       true
