@@ -159,6 +159,11 @@ class RackTest < Minitest::Test
     end
   end
 
+  def test_an_answer_to_head_has_the_length_that_the_application_says
+    app = app { |_| [200, { "Content-Length" => "5" }, []] }
+    assert_equal "5", fields_of(app, env("", "REQUEST_METHOD" => "HEAD"))["Content-Length"]
+  end
+
   def test_safe_methods_pass
     assert_equal 201, app.call(env("", "REQUEST_METHOD" => "GET").tap { |one| one.delete("HTTP_IDEMPOTENCY_KEY") })[0]
   end

@@ -49,7 +49,8 @@ module Idempotency
     def self.response(answer)
       body = answer.body.to_s
       fields = answer.headers.reject { |name, _| NOT_SENT.include?(name.downcase) }
-      fields << ["Content-Length", body.bytesize.to_s] unless [204, 304].include?(answer.status)
+      length = answer["Content-Length"] if body.empty? # to HEAD
+      fields << ["Content-Length", length || body.bytesize.to_s] unless [204, 304].include?(answer.status)
       modern = ::Rack.release >= "3"
       headers = fields.group_by { |name, _| name.downcase }.to_h do |lower, pairs|
         values = pairs.map(&:last)
