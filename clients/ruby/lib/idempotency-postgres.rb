@@ -36,6 +36,5 @@ module Idempotency
   end
 end
 
-%w[
-  contract errors limit answer key identity options link pg transactional leased route
-].each { |part| require "idempotency/#{part}" }
+%w[contract errors limit answer key identity options link pg transactional leased route]
+  .each { |part| require "idempotency/#{part}" }

@@ -13,6 +13,11 @@ class Payment < ApplicationRecord
   self.table_name = "payment"
   COMMITTED = Queue.new
   validates :amount, numericality: true
+  REFUSED = Queue.new
+  UNDONE = Queue.new
+  after_rollback { UNDONE << id }
+  # As of a table that others use as well.
+  after_commit { self.class.connection.execute("DO $$ BEGIN RAISE SQLSTATE '40P01'; END $$") if !REFUSED.empty? && REFUSED.pop }
   after_commit { COMMITTED << [id, account, Database.connect { |other| other.exec("SELECT 1 FROM payment WHERE id = #{id}").ntuples }] }
 end
 
@@ -22,10 +27,12 @@ class PaymentsController < ActionController::API
   include ActionController::Cookies
   include Idempotency::Controller
   idempotency principal: Idempotency::BEARER
-  ACTIONS = %i[create nested joined explicit hidden streamed missing parameter refused late ends threaded cookie twice broken].freeze
+  ACTIONS = %i[create nested joined locked looked checked explicit hidden streamed missing parameter refused late ends threaded cookie twice broken].freeze
   idempotent(*ACTIONS)
-  idempotent :transfer, kind: :leased, lease: 30
+  idempotent :transfer, :conflicting, kind: :leased, lease: 30
+  idempotent :passing, missing_key: :pass
   idempotent :hurried, handler_timeout: 0.2
+  rescue_from(ActiveRecord::Deadlocked) { render json: { busy: true }, status: :conflict }
   rescue_from(Refused) { render json: { refused: true }, status: :payment_required }
   RUNS = Hash.new(0)
   ANSWERED = Queue.new
@@ -46,6 +53,29 @@ class PaymentsController < ActionController::API
     Payment.transaction { pay }
     render json: { paid: false }
   end
+
+  def locked
+    pay.with_lock { pay && raise(ActiveRecord::Rollback) }
+    render json: { paid: 1 }
+  end
+
+  def looked = render(json: Payment.find_by(id: 0))
+
+  # COMMIT fails.
+  def checked
+    pay
+    Payment.connection.execute("INSERT INTO child (payment) VALUES (0)")
+    head :created
+  end
+
+  def passing
+    Payment.create!(account: idempotency_claim.principal, amount: 1)
+    head :created
+  end
+
+  def conflicting = Payment.connection.execute("DO $$ BEGIN RAISE SQLSTATE '40P01'; END $$")
+
+  alias busy conflicting
 
   def explicit
     pay
@@ -155,6 +185,18 @@ class MistakenController < ActionController::API
   def handled = head(:created)
 end
 
+module Payable
+  extend ActiveSupport::Concern
+  include Idempotency::Controller
+  included { idempotent :create, principal: Idempotency::BEARER }
+end
+
+class ConcernedController < ActionController::API
+  include Payable
+
+  def create = render(json: Payment.create!(account: idempotency_claim.principal, amount: 1), status: :created)
+end
+
 # Actions of those derived from it.
 class CommonController < ActionController::Base
   include Idempotency::Controller
@@ -163,9 +205,10 @@ class CommonController < ActionController::Base
 end
 
 class DerivedController < CommonController
-  idempotent :templated, :conflicting, principal: Idempotency::BEARER
+  idempotent :templated, :absent, :conflicting, principal: Idempotency::BEARER
   RUNS = Queue.new
-  prepend_view_path ActionView::FixtureResolver.new("derived/templated.html.erb" => "from a template")
+  prepend_view_path ActionView::FixtureResolver.new("derived/templated.html.erb" => "from a template",
+                                                       "derived/absent.html.erb" => "<% Payment.find(-1) %>")
 
   def create = head(:created)
 
@@ -176,9 +219,10 @@ class DerivedController < CommonController
 end
 
 Shop.routes.draw do
-  %w[mistaken#create mistaken#handled derived#create derived#templated derived#conflicting].each { |action| post "/#{action.tr("#", "/")}", to: action }
+  %w[concerned#create mistaken#create mistaken#handled derived#create derived#absent derived#templated derived#conflicting].each { |action| post "/#{action.tr("#", "/")}", to: action }
   PaymentsController::ACTIONS.each { |name| post "/accounts/:id/#{name}", to: "payments##{name}" }
   post "/transfers", to: "payments#transfer"
+  %w[passing conflicting busy].each { |name| post "/#{name}", to: "payments##{name}" }
   post "/hurried", to: "payments#hurried"
   post "/open", to: "payments#open"
 end
@@ -212,6 +256,38 @@ class RailsTest < Minitest::Test
   def test_a_rollback_without_requires_new_does_the_same
     2.times { assert_equal '{"paid":false}', post("/accounts/1/joined").body }
     assert_equal 1, payments
+  end
+
+  def test_a_rollback_in_a_lock_does_the_same
+    2.times { assert_equal '{"paid":1}', post("/accounts/1/locked").body }
+    assert_equal 1, payments
+  end
+
+  # The connection keeps what it has prepared.
+  def test_a_table_that_has_changed_since_a_statement_was_prepared
+    assert_equal 200, post("/accounts/1/looked").status
+    sql("ALTER TABLE payment ADD COLUMN note text")
+    2.times { |number| assert_equal 200, post("/accounts/1/looked", key: "#{@key}-#{number}").status }
+  ensure
+    sql("ALTER TABLE payment DROP COLUMN note")
+  end
+
+  def test_an_error_of_after_commit_does_not_repeat_the_work
+    Payment::REFUSED << true
+    assert_equal 500, post("/passing", key: nil).status
+    assert_equal 1, payments
+    Payment::REFUSED << true
+    first, again = Array.new(2) { post("/accounts/1/create") }
+    assert_equal [500, 201, "true", 2], [first.status, again.status, again["Idempotent-Replayed"], payments]
+  end
+
+  def test_a_commit_that_fails_tells_the_records
+    sql("CREATE TABLE child (payment bigint REFERENCES payment DEFERRABLE INITIALLY DEFERRED)")
+    Payment::UNDONE.clear
+    _, complained = capture_subprocess_io { assert_equal 500, post("/accounts/1/checked").status }
+    assert_equal [1, 0, nil], [Payment::UNDONE.size, payments, record], complained
+  ensure
+    sql("DROP TABLE child")
   end
 
   def test_a_rollback_outside_of_a_transaction_is_an_error
@@ -382,11 +458,14 @@ class RailsTest < Minitest::Test
   def test_mistakes_are_refused_where_the_route_is_declared
     controller = Class.new(PaymentsController)
     assert_raises(ArgumentError) { controller.idempotent(:create, scpoe: "x") }
+    late = Class.new(PaymentsController) { idempotent :open }
+    assert_includes assert_raises(ArgumentError) { late.idempotency(lease: 5) }.message, "before `idempotent`"
     assert_raises(ArgumentError) { controller.idempotent(:create, kind: :lease) }
     assert_raises(ArgumentError) { controller.idempotency(lease: "30") }
     assert_raises(ArgumentError) { Class.new(ActionController::API) { include Idempotency::Controller }.idempotent(:create) }
     live = Class.new(PaymentsController) { include ActionController::Live }
     assert_raises(ArgumentError) { live.idempotent(:create) }
+    assert_raises(ArgumentError) { live.action(:create).call(Rack::MockRequest.env_for("/payments", method: "POST")) }
     assert_raises(ArgumentError) { controller.idempotent(principal: ->(request) { request.env["tenant"] }) }
     refute_same controller.idempotent(:open), PaymentsController.idempotent_routes
     refute PaymentsController.idempotent_routes.key?("open")
@@ -405,6 +484,29 @@ class RailsTest < Minitest::Test
       Rack::MockRequest.new(PaymentsController.action(:create)).post("/endpoint", input: '{"amount":5}', **fields)
     end
     assert_equal 201, first.status
+    assert_replayed first, again
+  end
+
+  # Nothing runs them again.
+  def test_rescue_from_in_actions_that_hold_no_transaction
+    { "/busy" => nil, "/conflicting" => @key }.each do |path, key|
+      assert_equal [409, '{"busy":true}'], post(path, key:).then { |answer| [answer.status, answer.body] }
+    end
+  end
+
+  def test_a_concern
+    first, again = Array.new(2) { post("/concerned/create") }
+    assert_equal [201, 1], [first.status, payments]
+    assert_replayed first, again
+  end
+
+  def test_no_actions_are_added
+    assert_empty ConcernedController.action_methods.grep(/idempot|rescue/)
+  end
+
+  def test_a_status_of_an_error_in_a_template
+    first, again = Array.new(2) { post("/derived/absent") }
+    assert_equal 404, first.status
     assert_replayed first, again
   end
 

@@ -14,17 +14,12 @@ module Idempotency
     def open(first) = Transaction.new(model.connection).open(first)
 
     # One statement that is its own transaction.
-    def statement(*statement)
-      model.connection_pool.with_connection { |connection| Transaction.new(connection).alone(statement) }
-    end
+    def statement(*sql) = model.connection_pool.with_connection { |one| Transaction.new(one).alone(sql) }
 
     # For a worker: how many there are, one outside of the pool, and the end of a thread's use of its own.
     def connections = model.connection_pool.size
 
-    def connect
-      pool = model.connection_pool
-      pool.checkout.tap { |connection| pool.remove(connection) }.raw_connection
-    end
+    def connect = model.connection_pool.then { |pool| pool.checkout.tap { |one| pool.remove(one) } }.raw_connection
 
     def release = model.connection_pool.release_connection
 
@@ -38,7 +33,7 @@ module Idempotency
       def initialize(client)
         super
         client.extend(Savepoints)
-        raise Error, "the route is within a transaction already" if client.current_transaction.joinable?
+        raise Error, "the claim is within a transaction already" if client.current_transaction.joinable?
       end
 
       def client = @connection
@@ -52,7 +47,12 @@ module Idempotency
 
         together([last])
         client.commit_transaction
+      rescue StandardError
+        @transaction.state.committed? ? raise(Thrown) : raise # of `after_commit`: the work must not run again
       end
+
+      # Statements that are prepared for a table as it was fail in each further transaction.
+      def concerned?(error) = super.tap { @outdated = Failures.outdated?(error) }
 
       # What is in doubt serves no other request.
       def rollback
@@ -88,6 +88,8 @@ module Idempotency
         return true unless @transaction
 
         client.rollback_transaction until @transaction.state.finalized? || !client.transaction_open?
+        client.rollback_transaction(@transaction) unless @transaction.state.finalized? # its COMMIT has failed
+        client.clear_cache! if @outdated
         @transaction.state.finalized?
       end
 
@@ -96,9 +98,9 @@ module Idempotency
 
     # Rails joins a `transaction` within another, and then ActiveRecord::Rollback in it rolls nothing back. The handler
     # did not begin the claim's transaction, so its own outermost ones become savepoints: Rollback does what it says.
-    # Those of ActiveRecord itself (`save`, `destroy`) join, as in any transaction.
+    # Those of ActiveRecord itself (`save`, `destroy`) join, as in any transaction; `with_lock` has the handler's block.
     module Savepoints
-      RAILS = "#{File.dirname(::ActiveRecord::Base.method(:transaction).source_location.first)}/".freeze
+      RAILS = %r{\A#{Regexp.escape(File.dirname(::ActiveRecord.method(:version).source_location.first))}/(?!locking/)}
 
       attr_accessor :idempotency_transaction
 
@@ -109,7 +111,7 @@ module Idempotency
 
       private
 
-      def rails?(block) = block.source_location.to_a.first.to_s.start_with?(RAILS)
+      def rails?(block) = block.source_location.to_a.first.to_s.match?(RAILS)
     end
   end
 end

@@ -46,6 +46,7 @@ module Idempotency
   # Failures of the database, whether ruby-pg reports them or ActiveRecord.
   module Failures
     NO_CONNECTION = %w[ActiveRecord::ConnectionNotEstablished ActiveRecord::ConnectionFailed].freeze
+    OUTDATED = "ActiveRecord::PreparedStatementCacheExpired"
     UNREADABLE = / connection (?:info string|option)|\bURI\b|percent-encoded|invalid port number/
 
     module_function
@@ -82,7 +83,10 @@ module Idempotency
     # Another run of the transaction may succeed.
     def transient?(error, of_handler: false) = conflict?(error) || connection_lost?(error, of_handler:)
 
-    def conflict?(error) = sqlstate(error).to_s.start_with?("40")
+    def conflict?(error) = sqlstate(error).to_s.start_with?("40") || outdated?(error)
+
+    # A table has changed since ActiveRecord prepared a statement for it.
+    def outdated?(error) = causes(error).map { |one| one.class.name }.include?(OUTDATED)
 
     # No call like this can succeed: a right, a function, the database or a value is wrong.
     def mistake?(error)

@@ -88,9 +88,8 @@ module Idempotency
     def digest(method, target, content_type, body)
       media = media_type(content_type)
       parts = form_parts(content_type, body)&.flatten if media == "multipart/form-data"
-      hashed = [method, target, media, *(parts || [body])].map do |part|
-        part ? "#{part.bytesize}:".b << part.b << "\n" : "-\n"
-      end
+      parts = [method, target, media, *(parts || [body])]
+      hashed = parts.map { |part| part ? "#{part.bytesize}:".b << part.b << "\n" : "-\n" }
       Digest::SHA256.digest("idempotency fingerprint 1\n#{hashed.join}")
     end
 

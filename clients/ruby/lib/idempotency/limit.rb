@@ -44,9 +44,7 @@ module Idempotency
       private
 
       # The next look: none after the interruption.
-      def plan
-        @due = @over ? Float::INFINITY : [@end, (Limit.now + LOOK if @gone)].compact.min
-      end
+      def plan = (@due = @over ? Float::INFINITY : [@end, (Limit.now + LOOK if @gone)].compact.min)
     end
 
     WATCHES = {}.compare_by_identity

@@ -76,9 +76,7 @@ module Idempotency
     NAME = /\A[!\#$%&'*+\-.^_`|~0-9A-Za-z]+\z/
     HEADER = ["the name of a header field", ->(value) { value.is_a?(String) && value.match?(NAME) }].freeze
     WAIT = ["seconds", ->(value) { value.is_a?(Numeric) && !value.negative? && value.to_f.finite? }].freeze
-    STATUS = lambda do |(word, status)|
-      Contract::PROBLEMS.key?(word.to_s) && status.is_a?(Integer) && status.between?(400, 599)
-    end
+    STATUS = ->((word, code)) { Contract::PROBLEMS.key?(word.to_s) && code.is_a?(Integer) && code.between?(400, 599) }
     STATUSES = ["a hash of statuses from 400 to 599 by outcome (#{Contract::PROBLEMS.keys.join(", ")})",
                 ->(value) { value.is_a?(Hash) && value.all?(&STATUS) }].freeze
 
@@ -86,8 +84,7 @@ module Idempotency
       principal: [CALL, false], # has to be given
       scope: [TEXT, nil], methods: [METHODS, %w[POST PATCH].freeze],
       missing_key: [one_of(:refuse, :pass, :generate, :derive), :refuse],
-      window: [SECONDS, Contract::WINDOW_MS / 1000.0],
-      exclude: [TEXTS, [].freeze], fingerprint: [CALL, nil],
+      window: [SECONDS, Contract::WINDOW_MS / 1000.0], exclude: [TEXTS, [].freeze], fingerprint: [CALL, nil],
       ttl: [SECONDS, nil], wait: [WAIT, nil], statuses: [STATUSES, {}.freeze],
       key_header: [HEADER, "Idempotency-Key"], replay_header: [HEADER, "Idempotent-Replayed"], echo_key: [FLAG, false],
       max_request_bytes: [COUNT, Contract::MAX_REQUEST_BYTES],

@@ -12,21 +12,24 @@ module Idempotency
   #     idempotent :create, principal: ->(request) { request.env["current_account"] }
   #   end
   module Controller
-    # A controller may include it although its parent does, whose routes it has then.
-    def self.included(base)
-      base.extend(Declarations)
-      base.class_attribute :idempotent_routes, default: base.try(:idempotent_routes) || {}
-      base.class_attribute :idempotency_keys, default: base.try(:idempotency_keys) || Keys.new(ActiveRecord.new)
+    extend ActiveSupport::Concern
+
+    included do
+      class_attribute :idempotent_routes, default: {}, instance_accessor: false
+      class_attribute :idempotency_keys, default: Keys.new(ActiveRecord.new), instance_accessor: false
     end
 
     # What a controller's class says about its actions.
-    module Declarations
+    module ClassMethods
       # Options of all routes of this controller and those derived from it, and their database.
-      def idempotency(**options) = (self.idempotency_keys = idempotency_keys.with(**options))
+      def idempotency(**options)
+        raise ArgumentError, "idempotency: `idempotency` has to stand before `idempotent`" if @idempotency_named
+
+        self.idempotency_keys = idempotency_keys.with(**options)
+      end
 
       def idempotent(*actions, kind: :transactional, **options)
-        # It runs the action in a thread of its own, and so with another connection.
-        raise ArgumentError, "idempotency: ActionController::Live cannot be stored" if live?
+        refuse_live
         raise ArgumentError, "idempotency: `idempotent` names no action" if actions.empty?
 
         route = idempotency_keys.route(kind, **options)
@@ -36,14 +39,13 @@ module Idempotency
 
       # As an endpoint of Rack.
       def action(name)
-        lambda do |env|
-          ActionDispatch::Request.new(env).then { |request| dispatch(name, request, make_response!(request)) }
-        end
+        ->(env) { ActionDispatch::Request.new(env).then { |request| dispatch(name, request, make_response!(request)) } }
       end
 
       def dispatch(name, request, response)
         check_named
         route = idempotent_routes[name.to_s] or return super
+        refuse_live # it may have been included since then
         exchange = Exchange.new(request, Routes.scope_of(request)) do |env|
           again = ActionDispatch::Request.new(env)
           answered(again) { super(name, again, make_response!(again)) }
@@ -62,13 +64,14 @@ module Idempotency
         @idempotency_named = nil
       end
 
-      def live? = defined?(ActionController::Live) && self < ActionController::Live
+      # It runs the action in a thread of its own, and so with another connection.
+      def refuse_live = self < ActionController::Live && raise(ArgumentError, "idempotency: Live cannot be protected")
 
       # Rails answers some exceptions by a status of 4xx, far outside of here.
       def answered(request)
         yield
       rescue StandardError => error
-        status = ActionDispatch::ExceptionWrapper.status_code_for_exception(error.class.name)
+        status = ActionDispatch::ExceptionWrapper.new(nil, error).status_code
         shown = request.get_header("action_dispatch.show_exceptions")
         raise if status >= 500 || [false, :none, nil].include?(shown)
 
@@ -102,12 +105,13 @@ module Idempotency
     end
 
     # The answers of `rescue_from` are those of exceptions: the action's work is rolled back. The route sees some
-    # errors first.
+    # errors first, and those after which it runs the action again.
     def rescue_with_handler(error, **options)
+      return super unless idempotency_claim
       return if [NothingHappened, Rejection, HandlerLate].any? { |kind| error.is_a?(kind) }
-      return if Failures.transient?(error, of_handler: true)
+      return if idempotency_claim.kind == :transactional && Failures.transient?(error, of_handler: true)
 
-      super.tap { |handled| request.set_header("idempotency.raised", true) if handled && idempotency_claim }
+      super.tap { |handled| request.set_header("idempotency.raised", true) if handled }
     end
 
     private

@@ -35,9 +35,8 @@ module Idempotency
       TELL = ->(error, _work) { warn "idempotency: a worker: #{error.full_message(highlight: false)}" }
       KNOWN = {
         size: [SIZE, 1], poll: [SECONDS, 1.0], channel: [TEXT, nil], holder: [TEXT, nil],
-        mode: [one_of(:transactional, :leased), :transactional],
+        mode: [one_of(:transactional, :leased), :transactional], on_error: [CALL, TELL],
         handler_timeout: [SECONDS, Contract::LEASED_HANDLER_TIMEOUT_MS / 1000.0],
-        on_error: [CALL, TELL],
         **Settings::KNOWN.slice(:lease, :database_timeout)
       }.freeze
       attr_reader(*KNOWN.keys)
