@@ -39,6 +39,12 @@ class PgTest < Minitest::Test
     assert_equal "completed", record
   end
 
+  def test_a_rejections_fields_and_status
+    rejection = Idempotency::Rejection.new(409, { error: "no" }, "content-type" => "application/problem+json")
+    assert_equal [%w[content-type application/problem+json]], rejection.answer.headers
+    assert_raises(TypeError) { Idempotency::Rejection.new(:conflict) }
+  end
+
   def test_a_rescue_that_hides_an_error
     assert_raises(PG::InFailedSqlTransaction) do
       transactionally do |claim|

@@ -34,8 +34,8 @@ module Idempotency
     # A Hash or an Array as body becomes JSON.
     def initialize(status, body = nil, headers = {})
       json = !body.nil? && !body.is_a?(String)
-      headers = { "Content-Type" => "application/json" }.merge(headers) if json
-      @answer = Answer.new(status:, headers: headers.to_a, body: json ? JSON.generate(body) : body)
+      headers = { "Content-Type" => "application/json", **headers } if json && headers.keys.none?(/\Acontent-type\z/i)
+      @answer = Answer.new(status: Integer(status), headers: headers.to_a, body: json ? JSON.generate(body) : body)
       super("status #{status}")
     end
   end
