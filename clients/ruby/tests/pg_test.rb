@@ -191,6 +191,15 @@ class PgTest < Minitest::Test
     slow = true
     database.define_singleton_method(:open) { |first| slowly.call(super(first)) }
     assert_raises(Idempotency::DatabaseAway) { transactionally(settings: { database_timeout: 0.05, attempts: 1 }) }
+    # Others' interruptions, as of a middleware that limits requests, are no different.
+    [proc { |thread| thread.raise(IOError) }, :kill.to_proc].each do |interrupt|
+      slow = true
+      thread = Thread.new { transactionally }
+      thread.report_on_exception = false
+      eventually("it has the connection") { !slow }
+      interrupt.call(thread)
+      thread.join rescue assert_kind_of(IOError, $!)
+    end
     database.singleton_class.remove_method(:open)
     free = Timeout.timeout(20) { Array.new(3) { database.open(nil) } }
     assert_equal 3, free.map(&:connection).uniq.size

@@ -22,7 +22,7 @@ module Idempotency
       def run(at, &)
         value = Thread.handle_interrupt(Watch => :never) do
           Limit.add(self)
-          Thread.handle_interrupt(Watch => at, &)
+          Thread.handle_interrupt((at == :immediate ? Watch : Object) => at, &)
         ensure
           Limit.remove(self)
         end
@@ -59,7 +59,8 @@ module Idempotency
 
     # Runs the block, and raises `late` if it does not end in time, or ConnectionGone as soon as `gone` says so.
     #
-    # It is interrupted where it waits, so that connections change hands as a whole; with `at: :immediate` anywhere.
+    # It is interrupted where it waits, by others as well, so that connections change hands as a whole; with
+    # `at: :immediate` anywhere.
     def within(seconds, late, gone: nil, at: :on_blocking, &block) = Watch.new(seconds, late, gone).run(at, &block)
 
     def add(watch)
