@@ -55,9 +55,7 @@ module Idempotency
       return true if field(response, "Idempotent-Replayed") == "true"
 
       word = problem(response)
-      return false if OPEN.include?(word)
-
-      FINAL.include?(word) || (status(response) < 500 && ![408, 425, 429].include?(status(response)))
+      FINAL.include?(word) || !(OPEN.include?(word) || [[408, 425, 429], 500..].any? { _1.include?(status(response)) })
     end
 
     def status(response) = (response.respond_to?(:code) ? response.code : response.status).to_i
