@@ -38,6 +38,13 @@ sub succeeds ($old, $new, @steps)
 	return;
 }
 
+# The SQL that docs/scaling/servers.md has below a mark.
+sub shown ($mark)
+{
+	my ($sql) = slurp_file("$FindBin::RealBin/../../docs/scaling/servers.md") =~ /^<!-- $mark -->\n```sql\n(.*?)^```$/ms;
+	return $sql;
+}
+
 sub refused_on ($node, $what)
 {
 	my ($status, undef, $error) = try_to_ask($node->connstr('acme'), 'SELECT 1');
@@ -115,6 +122,15 @@ subtest 'back again' => sub {
 	succeeds($old, $new, 'close');
 };
 
+subtest 'the new server is lost' => sub {
+	$new->stop;
+	fails($old, $new, ['back'], qr/no answer from/, 'back');
+	$old->safe_psql('postgres', $_) foreach split /\n/, shown('lost');
+	is(begin_on($old, 'leased')->{outcome}, 'in_progress', 'the old server has it');
+	$new->start;
+	succeeds($old, $new, 'close');
+};
+
 subtest 'keys of encryption' => sub {
 	fails($old, $new, ['copy'], qr/NEW cannot decrypt 1 records: give it the keys of OLD/, 'a server without them');
 	fails($old, $new, ['open'], qr/NEW has no database acme_arrived/, 'open');
@@ -135,6 +151,19 @@ fails($old, $new, ['back'], qr/NEW has a database acme: it has moved/, 'back aft
 fails($old, $new, ['copy'], qr/NEW has a database acme/, 'copy after the move');
 refused_on($old, 'a worker that completes at its old place');
 succeeds($old, $new, 'open');
+
+# With the wrong server, two could have the database.
+subtest 'another new server than that of close' => sub {
+	my $other = new_node('other', -extension => 0);
+	my $for_another = qr/NEW is not the server that OLD has closed acme_leaving for/;
+	fails($old, $other, [$_], $for_another, $_) foreach qw(close copy catch_up open back);
+	add_database($other, 'acme', 'public');
+	fails($old, $other, ['drop'], $for_another, 'drop');
+	is(names_on($old) . ', ' . names_on($new), 'acme_leaving, acme', 'nothing happened');
+	is($new->safe_psql('acme', 'SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text LIKE \'%moving%\''), '0',
+		'the note stays at the old place');
+	$other->stop;
+};
 
 subtest 'at the new place' => sub {
 	is(outcome_on_new('leased'), 'in_progress', 'a lease lives on');
@@ -198,7 +227,6 @@ subtest 'the edition without C' => sub {
 
 # As the page shows it, on the server without "acme".
 subtest 'a database is split' => sub {
-	my ($sql) = slurp_file("$FindBin::RealBin/../../docs/scaling/servers.md") =~ /^<!-- split -->\n```sql\n(.*?)^```$/ms;
 	my $pay = sub ($tenant, $database) {
 		return $new->safe_psql($database, qq{
 			BEGIN;
@@ -212,7 +240,7 @@ subtest 'a database is split' => sub {
 	$new->safe_psql('shard1', 'CREATE TABLE payment (tenant text)');
 	is($pay->($_, 'shard1'), 'execute', "a payment of $_") foreach qw(acme zeta);
 	$new->command_ok([ mover_of('shard1', $new, $old, 'close') ], 'closed');
-	append_to_file("$dumps/split.sql", $sql);
+	append_to_file("$dumps/split.sql", shown('split'));
 	$new->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', 'postgres', '-f', "$dumps/split.sql" ], 'split');
 	is($pay->('acme', 'acme'), 'replay', 'the tenant at its new place');
 	is($pay->('zeta', 'shard1b'), 'replay', 'the rest at theirs');

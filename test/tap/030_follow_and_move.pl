@@ -44,6 +44,9 @@ sub pay ($node, $key)
 
 $old->safe_psql('acme', q{
 	ALTER TABLE payment ADD number integer GENERATED ALWAYS AS IDENTITY;
+	CREATE SEQUENCE unused;
+	CREATE SEQUENCE restarted;
+	ALTER SEQUENCE restarted RESTART 1000;
 	SELECT idem_policy_set('kept', retention => '7 days')});
 is(pay($old, 'before'), 'execute', 'before');
 $token{$_} = begin_on($old, $_)->{token} foreach qw(before-and-after open);
@@ -62,6 +65,20 @@ subtest 'back again' => sub {
 my ($status, $output) = move($old, $new, 'catch_up');
 is($status, 1, 'catch_up before close is refused');
 succeeds('follow');
+
+subtest 'a name that differs in case alone has the same slot' => sub {
+	$old->safe_psql('postgres', 'CREATE DATABASE "ACME"');
+	$old->safe_psql('ACME', 'CREATE EXTENSION idempotency');
+	my $printed = '';
+	foreach my $time ('first', 'second')
+	{
+		ok(!IPC::Run::run([ mover_of('ACME', $old, $new, 'follow') ], '>&', \$printed), "refused the $time time");
+		is($old->safe_psql('postgres', 'SELECT database FROM pg_replication_slots'), 'acme', 'it is still the slot of the other');
+	}
+	like($printed, qr/replication slot "moving_acme" already exists/, 'says why') or diag($printed);
+	$old->safe_psql('postgres', 'DROP DATABASE "ACME"');
+};
+
 # The new server can't follow for a while.
 my $gate = session($new, 'acme_arriving');
 ask($gate, 'BEGIN');
@@ -92,9 +109,22 @@ is(begin_on($new, 'before-and-after')->{outcome}, 'replay', 'a result');
 is(complete_on($new, 'open'), 't', 'a lease ends by its token');
 is(pay($new, 'new'), 'execute', 'a new request');
 is($new->safe_psql('acme', 'SELECT max(number), count(*) FROM payment'), '5|5', 'numbers go on');
+is($new->safe_psql('acme', q{SELECT nextval('unused'), nextval('restarted')}), '1|1000', 'also where none was drawn');
 is($old->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), '0', 'no slot is left');
 is($new->safe_psql('acme', 'SELECT count(*) FROM pg_publication'), '0', 'and no publication');
 succeeds('drop');
+
+# As after a crash of catch_up. Updates of a table without a replica identity fail where it is published.
+subtest 'a copy instead of catch_up' => sub {
+	($old, $new) = ($new, $old);
+	succeeds('follow');
+	succeeds('close');
+	succeeds('copy');
+	succeeds('open');
+	is(pay($new, 'last'), 'replay', 'the first answer');
+	is($new->safe_psql('acme', 'SELECT count(*) FROM pg_publication'), '0', 'no publication is left');
+	is($old->safe_psql('postgres', 'SELECT count(*) FROM pg_replication_slots'), '0', 'and no slot');
+};
 
 $_->stop foreach $old, $new;
 done_testing();
