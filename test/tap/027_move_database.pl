@@ -158,7 +158,7 @@ subtest 'another new server than that of close' => sub {
 	my $for_another = qr/NEW is not the server that OLD has closed acme_leaving for/;
 	fails($old, $other, [$_], $for_another, $_) foreach qw(close copy catch_up open back);
 	add_database($other, 'acme', 'public');
-	fails($old, $other, ['drop'], $for_another, 'drop');
+	fails($old, $other, [$_], $for_another, "$_ beside another database of the name") foreach qw(open drop);
 	is(names_on($old) . ', ' . names_on($new), 'acme_leaving, acme', 'nothing happened');
 	is($new->safe_psql('acme', 'SELECT count(*) FROM pg_db_role_setting WHERE setconfig::text LIKE \'%moving%\''), '0',
 		'the note stays at the old place');
