@@ -32,7 +32,8 @@ SELECT d.key, d.scope, d.principal, d.since FROM (
      UNION ALL
     SELECT t.key, t.scope, t.principal, least(t.lease_until, now) FROM idempotency.record t
      WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.scope = ANY (scopes)
-       AND (t.lease_until <= now OR t.backend_pid IS NOT NULL) AND least(t.lease_until, now) > since_after) d
+       AND (t.lease_until <= now OR t.backend_pid IS NOT NULL) AND least(t.lease_until, now) > since_after
+       AND (t.retained_until > now OR NOT idempotency.is_derived(t))) d
  ORDER BY d.since FETCH FIRST (most) ROWS WITH TIES $$;
 
 -- How a worker may claim a record: as a retry or a takeover, or not as yet ("full"); else null.
@@ -151,14 +152,16 @@ SELECT d.scope::text, sum(d.records)::bigint, min(d.since) FROM (
      UNION ALL
     SELECT t.scope, t.attempt, false, true, count(*), min(t.lease_until) FROM idempotency.record t
      WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.lease_until <= clock_timestamp()
+       AND (t.retained_until > clock_timestamp() OR NOT idempotency.is_derived(t))
      GROUP BY 1, 2) d LEFT JOIN LATERAL idempotency.policy_row(d.scope) p ON true
  WHERE (d.resolved OR (d.attempt >= p.max_attempts) IS NOT TRUE) AND NOT (d.leased AND p.on_lease_expiry IS NOT DISTINCT FROM 'unknown')
  GROUP BY d.scope
 
--- When a worker may take the record, if nothing changes; null: never.
-CREATE FUNCTION idempotency.due_at(r idempotency.record, p idempotency.in_force) RETURNS timestamptz
+-- When a worker may take the record, if nothing changes; null: never, or no longer.
+CREATE FUNCTION idempotency.due_at(r idempotency.record, p idempotency.in_force, now timestamptz) RETURNS timestamptz
     LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN (r).status = 'r' THEN CASE WHEN ((r).resolved_by IS NOT NULL OR NOT used_up) AND (r).next_attempt_at < (r).expires_at
-                                            THEN (r).next_attempt_at END
-            WHEN (r).status = 'i' AND (r).if_silent = 't' AND NOT used_up AND (p).on_lease_expiry <> 'unknown' THEN (r).lease_until END
+SELECT CASE WHEN (r).status = 'r' THEN CASE WHEN ((r).resolved_by IS NOT NULL OR NOT used_up)
+                                                  AND greatest((r).next_attempt_at, now) < (r).expires_at THEN (r).next_attempt_at END
+            WHEN (r).status = 'i' AND (r).if_silent = 't' AND NOT used_up AND (p).on_lease_expiry <> 'unknown'
+                 AND (greatest((r).lease_until, now) < (r).retained_until OR NOT idempotency.is_derived(r)) THEN (r).lease_until END
   FROM (SELECT (p).max_attempts > 0 AND (r).attempt >= (p).max_attempts AS used_up) x $$;

@@ -216,7 +216,7 @@ BEGIN
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, idempotency.execution_of(reason),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
             CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r,
-                CASE WHEN idempotency.is_own_claim(r) THEN r.status ELSE idempotency.status_by(r, p, at) END, idempotency.due_at(r, p)) END,
+                CASE WHEN idempotency.is_own_claim(r) THEN r.status ELSE idempotency.status_by(r, p, at) END, idempotency.due_at(r, p, at)) END,
             CASE WHEN r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
                 'seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
                 'left', idempotency.seconds(idempotency.since(r.lease_until, at)),

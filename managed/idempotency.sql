@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := 'f9a21bac9de14ddc';
+    digest constant text := '9931f1bee43b0524';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1041,6 +1041,7 @@ SELECT d.scope::text, sum(d.records)::bigint, min(d.since) FROM (
      UNION ALL
     SELECT t.scope, t.attempt, false, true, count(*), min(t.lease_until) FROM idempotency.record t
      WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.lease_until <= clock_timestamp()
+       AND (t.retained_until > clock_timestamp() OR NOT idempotency.is_derived(t))
      GROUP BY 1, 2) d LEFT JOIN LATERAL idempotency.policy_row(d.scope) p ON true
  WHERE (d.resolved OR (d.attempt >= p.max_attempts) IS NOT TRUE) AND NOT (d.leased AND p.on_lease_expiry IS NOT DISTINCT FROM 'unknown')
  GROUP BY d.scope
@@ -3296,7 +3297,8 @@ SELECT d.key, d.scope, d.principal, d.since FROM (
      UNION ALL
     SELECT t.key, t.scope, t.principal, least(t.lease_until, now) FROM idempotency.record t
      WHERE t.status = ANY ('{i,u,x}'::"char"[]) AND t.status = 'i' AND t.if_silent = 't' AND t.scope = ANY (scopes)
-       AND (t.lease_until <= now OR t.backend_pid IS NOT NULL) AND least(t.lease_until, now) > since_after) d
+       AND (t.lease_until <= now OR t.backend_pid IS NOT NULL) AND least(t.lease_until, now) > since_after
+       AND (t.retained_until > now OR NOT idempotency.is_derived(t))) d
  ORDER BY d.since FETCH FIRST (most) ROWS WITH TIES $$;
 COMMENT ON FUNCTION idempotency.due_records IS 'records that are due since later than a moment, oldest first: so many, and those with the time of the last';
 --; routine idempotency.due_as
@@ -3360,14 +3362,15 @@ EXCEPTION WHEN serialization_failure THEN
 END $$;
 COMMENT ON FUNCTION idempotency.claim_if_seen IS 'passes a record over that the transaction''s snapshot is too old for';
 --; routine idempotency.due_at
--- When a worker may take the record, if nothing changes; null: never.
-CREATE FUNCTION idempotency.due_at(r idempotency.record, p idempotency.in_force) RETURNS timestamptz
+-- When a worker may take the record, if nothing changes; null: never, or no longer.
+CREATE FUNCTION idempotency.due_at(r idempotency.record, p idempotency.in_force, now timestamptz) RETURNS timestamptz
     LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN (r).status = 'r' THEN CASE WHEN ((r).resolved_by IS NOT NULL OR NOT used_up) AND (r).next_attempt_at < (r).expires_at
-                                            THEN (r).next_attempt_at END
-            WHEN (r).status = 'i' AND (r).if_silent = 't' AND NOT used_up AND (p).on_lease_expiry <> 'unknown' THEN (r).lease_until END
+SELECT CASE WHEN (r).status = 'r' THEN CASE WHEN ((r).resolved_by IS NOT NULL OR NOT used_up)
+                                                  AND greatest((r).next_attempt_at, now) < (r).expires_at THEN (r).next_attempt_at END
+            WHEN (r).status = 'i' AND (r).if_silent = 't' AND NOT used_up AND (p).on_lease_expiry <> 'unknown'
+                 AND (greatest((r).lease_until, now) < (r).retained_until OR NOT idempotency.is_derived(r)) THEN (r).lease_until END
   FROM (SELECT (p).max_attempts > 0 AND (r).attempt >= (p).max_attempts AS used_up) x $$;
-COMMENT ON FUNCTION idempotency.due_at IS 'when a worker may take the record, if nothing changes; null: never';
+COMMENT ON FUNCTION idempotency.due_at IS 'when a worker may take the record, if nothing changes; null: never, or no longer';
 --; routine idempotency.check_size
 -- The end of a claim, and what its holder does before (src/claim/holder.cpp, result.cpp, history.cpp).
 
@@ -4509,7 +4512,7 @@ BEGIN
     RETURN ROW(idempotency.outcome_of(reason), reason, x.why, x.next, idempotency.execution_of(reason),
             q.key, q.scope, q.principal, pause / 1e6, idempotency.after(at, pause),
             CASE WHEN r.token IS NOT NULL THEN idempotency.record_object(r,
-                CASE WHEN idempotency.is_own_claim(r) THEN r.status ELSE idempotency.status_by(r, p, at) END, idempotency.due_at(r, p)) END,
+                CASE WHEN idempotency.is_own_claim(r) THEN r.status ELSE idempotency.status_by(r, p, at) END, idempotency.due_at(r, p, at)) END,
             CASE WHEN r.finished_at IS NULL AND r.lease_until IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
                 'seconds', idempotency.seconds(r.lease_us), 'until', r.lease_until,
                 'left', idempotency.seconds(idempotency.since(r.lease_until, at)),

@@ -118,8 +118,19 @@ SELECT extract(day FROM expires_at - claimed_at) AS ttl, extract(day FROM retain
 
 -- idem_explain says since when, or from when on, a record is due.
 SELECT test.retryable('explained', '1 s'), test.retryable('soon', '-1 hour');
-SELECT key, (record ->> 'due_at')::timestamptz < now() AS due FROM unnest('{explained,soon,tries,long,done}'::text[]) k, idem_explain(k, scope => 'due/a');
+SELECT key, (record ->> 'due_at')::timestamptz < now() AS due FROM unnest('{explained,soon,tries,long,done,too late}'::text[]) k, idem_explain(k, scope => 'due/a');
 SELECT key FROM idem_claim_due('due/a');
+-- A claim on a derived key is not taken over after the window of the key, and is not counted.
+SELECT idem_policy_set('due/d', on_missing_key => 'derive', derive_window => '1 min');
+SELECT outcome FROM idem_begin(NULL, '{"n": 1}', 'due/d', lease => '1 ms');
+CREATE VIEW silent AS SELECT (e.record ->> 'due_at')::timestamptz < now() AS due, d.records
+  FROM idempotency.record r CROSS JOIN idem_explain(r.key, scope => 'due/d') e LEFT JOIN idempotency.due d ON d.scope = r.scope WHERE r.scope = 'due/d';
+SELECT test.let_pass('50 s', 'due/d');
+SELECT * FROM silent;
+SELECT test.let_pass('10 s', 'due/d');
+SELECT * FROM silent;
+SELECT count(*) FROM idem_claim_due('due/d');
+DROP VIEW silent;
 
 -- The view counts what a worker may get by the policy of now: not where max_attempts is lower than it was, unless
 -- an operator has allowed one more, and not where a takeover is forbidden.

@@ -150,7 +150,7 @@ bool claim_if_due(const DueQuestion& asked, const store::Identity& id, const Ful
 
 // The policy of now may allow fewer attempts than that of the claim, or forbid the takeover. A row
 // that is invalid closes its scope until it is mended: that records wait is to be seen.
-bool may_be_granted(const store::DueGroup& group) {
+bool may_be_granted(const store::DueGroup& group, TimestampTz now) {
     core::Policy policy;
     if (!config::policy_ignoring_role(pg::bytes_of(group.scope), &policy)) return true;
     store::Record record{};
@@ -160,7 +160,7 @@ bool may_be_granted(const store::DueGroup& group) {
     record.resolved_by = group.resolved ? group.scope : nullptr;
     record.next_attempt_at = record.lease_until = group.oldest;
     record.expires_at = DT_NOEND;
-    return due_at(record, policy) != pg::kNoTime;
+    return due_at(record, policy, now) != pg::kNoTime;
 }
 
 }  // namespace
@@ -203,7 +203,7 @@ DueOfScope* due_by_scope(Oid table, TimestampTz now, int* count) {
         palloc(sizeof(DueOfScope) * (static_cast<std::size_t>(groups) + 1)));
     *count = 0;
     for (int i = 0; i < groups; i++) {
-        if (!may_be_granted(group[i])) continue;
+        if (!may_be_granted(group[i], now)) continue;
         DueOfScope* last = *count > 0 ? &found[*count - 1] : nullptr;
         if (last == nullptr || pg::bytes_of(last->scope) != pg::bytes_of(group[i].scope)) {
             found[(*count)++] = {group[i].scope, group[i].records, group[i].oldest};
@@ -215,17 +215,21 @@ DueOfScope* due_by_scope(Oid table, TimestampTz now, int* count) {
     return found;
 }
 
-TimestampTz due_at(const store::Record& record, const core::Policy& policy) {
+// After its window a derived key stands for another request, and an older claim is not taken over.
+TimestampTz due_at(const store::Record& record, const core::Policy& policy, TimestampTz now) {
     bool used_up = attempts_used_up(policy, record);
+    auto before = [now](TimestampTz end, TimestampTz due) {
+        return Max(due, now) < end ? due : pg::kNoTime;
+    };
     if (record.status == core::Status::Retryable) {
         bool allowed = !used_up || record.resolved_by != nullptr;
-        return allowed && record.next_attempt_at < record.expires_at ? record.next_attempt_at
-                                                                     : pg::kNoTime;
+        return allowed ? before(record.expires_at, record.next_attempt_at) : pg::kNoTime;
     }
     bool may_be_taken_over = record.status == core::Status::InProgress && !used_up &&
                              record.if_silent == core::IfSilent::Takeover &&
                              policy.on_lease_expiry != core::OnLeaseExpiry::Unknown;
-    return may_be_taken_over ? record.lease_until : pg::kNoTime;
+    TimestampTz end = store::is_derived(record) ? record.retained_until : DT_NOEND;
+    return may_be_taken_over ? before(end, record.lease_until) : pg::kNoTime;
 }
 
 }  // namespace idem::claim

@@ -30,7 +30,7 @@ struct DueOfScope {
 // By the policies of now, for all scopes of a table of this node. In the current memory context.
 DueOfScope* due_by_scope(Oid table, TimestampTz now, int* count);
 
-// When claim_due() may grant the record, if nothing changes; kNoTime: never.
-TimestampTz due_at(const store::Record& record, const core::Policy& policy);
+// When claim_due() may grant the record, if nothing changes; kNoTime: never, or no longer.
+TimestampTz due_at(const store::Record& record, const core::Policy& policy, TimestampTz now);
 
 }  // namespace idem::claim

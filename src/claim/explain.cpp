@@ -53,7 +53,7 @@ Explanation explain(const Question& asked) {
     if (result.closed == nullptr && seen.has_record) add_comparison(&result);
     if (seen.has_record) {
         result.given_up_at = given_up_at(seen.record, policy);
-        result.due_at = due_at(seen.record, policy);
+        result.due_at = due_at(seen.record, policy, result.forecast.now);
     }
     result.lacks_fingerprint = question.fingerprint == nullptr && policy.fingerprint_required;
     bool differ = result.same == false || result.incomparable != Incomparable::No;

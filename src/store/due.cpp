@@ -18,6 +18,7 @@ namespace {
 static_assert(static_cast<char>(core::Status::Retryable) == 'r');
 static_assert(static_cast<char>(core::Status::InProgress) == 'i');
 static_assert(static_cast<char>(core::IfSilent::Takeover) == 't');
+static_assert(kForKey == 8);
 
 // $1: the beginning of a scope
 constexpr const char* kScopes = R"(
@@ -31,7 +32,7 @@ constexpr const char* kScopes = R"(
     SELECT scope FROM %1$s WHERE status = 'i' AND starts_with(scope, $1))";
 
 // $1 scopes, $2 since later than, $3 now, $4 limit. A claim with a backend may lapse before its
-// lease ends.
+// lease ends. One of a derived key is not taken over after the window of the key.
 constexpr const char* kDue = R"(
     SELECT scope, principal, key, since FROM (
         SELECT r.* FROM (SELECT unnest($1) COLLATE "C" AS scope) s CROSS JOIN LATERAL (
@@ -43,7 +44,8 @@ constexpr const char* kDue = R"(
         SELECT t.scope, t.principal, t.key, least(t.lease_until, $3) FROM %1$s t
         WHERE t.status = 'i' AND t.if_silent = 't' AND t.scope = ANY ($1)
             AND (t.lease_until <= $3 OR t.backend_pid IS NOT NULL)
-            AND least(t.lease_until, $3) > $2) AS due
+            AND least(t.lease_until, $3) > $2
+            AND ((t.fingerprint_of & 8 = 8) IS NOT TRUE OR t.retained_until > $3)) AS due
     ORDER BY since FETCH FIRST ($4) ROWS WITH TIES)";
 
 // $1 now
@@ -53,7 +55,8 @@ constexpr const char* kGroups = R"(
         FROM %1$s WHERE status = 'r' AND next_attempt_at <= $1 AND expires_at > $1
         UNION ALL
         SELECT scope, status, attempt, false, lease_until FROM %1$s
-        WHERE status = 'i' AND if_silent = 't' AND lease_until <= $1) AS due
+        WHERE status = 'i' AND if_silent = 't' AND lease_until <= $1
+            AND ((fingerprint_of & 8 = 8) IS NOT TRUE OR retained_until > $1)) AS due
     GROUP BY scope, status, attempt, resolved ORDER BY scope)";
 
 // Runs a statement about a table; take(row) gets each row. A shard may have been dropped since.
