@@ -58,7 +58,7 @@ CREATE FUNCTION idempotency.claim_if_due(key text, scope text, principal text, l
     OUT r idempotency.record, OUT execution text) LANGUAGE plpgsql AS $$
 DECLARE
     q idempotency.question;
-    p constant idempotency.in_force := idempotency.policy_for(scope);
+    p idempotency.in_force := idempotency.policy_for(scope);
     lock constant integer := idempotency.lock_of(key, scope, principal);
     now timestamptz := clock_timestamp();
 BEGIN
@@ -77,6 +77,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM idempotency.require_sight(q, r, lock);
+    p.max_open_claims := 0;  -- there is room, whatever another session commits now
     r := idempotency.grant_claim(q, p, r, execution, now);
 END $$;
 

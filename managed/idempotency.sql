@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '9931f1bee43b0524';
+    digest constant text := '64d4b2f30307343d';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -3325,7 +3325,7 @@ CREATE FUNCTION idempotency.claim_if_due(key text, scope text, principal text, l
     OUT r idempotency.record, OUT execution text) LANGUAGE plpgsql AS $$
 DECLARE
     q idempotency.question;
-    p constant idempotency.in_force := idempotency.policy_for(scope);
+    p idempotency.in_force := idempotency.policy_for(scope);
     lock constant integer := idempotency.lock_of(key, scope, principal);
     now timestamptz := clock_timestamp();
 BEGIN
@@ -3344,6 +3344,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM idempotency.require_sight(q, r, lock);
+    p.max_open_claims := 0;  -- there is room, whatever another session commits now
     r := idempotency.grant_claim(q, p, r, execution, now);
 END $$;
 COMMENT ON FUNCTION idempotency.claim_if_due IS 'claims a record if it is due and free';

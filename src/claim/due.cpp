@@ -131,7 +131,11 @@ bool grant_if_due(const DueQuestion& asked, const store::Identity& id, const Ful
     if (!is_due(settled, answer, now)) return false;
     Hindrance hindrance = hindrance_of(settled, now, *answer);
     if (hindrance == Hindrance::NoRoom) note_full(full, id);
-    return hindrance == Hindrance::None && grant(settled, now, 0, answer);
+    if (hindrance != Hindrance::None) return false;
+    // A claim that another session commits now counts for the next record: grant() would refuse it
+    // by an error, and with it all that the call has claimed.
+    settled.policy.values.max_open_claims = 0;
+    return grant(settled, now, 0, answer);
 }
 
 // Whether the record was claimed, and taken.

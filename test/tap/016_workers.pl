@@ -91,4 +91,17 @@ is($node->safe_psql('postgres', 'SELECT status, count(*) FROM idempotency.record
 	'and its result');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM idempotency.due'), '0', 'none is due');
 
+# Where a principal has as many claims as it may have, workers that claim at the same moment get none, but no error.
+$node->safe_psql('postgres', q{
+	SELECT idem_policy_set('few', max_open_claims => 2, retry_base => '0');
+	INSERT INTO idempotency.record (scope, principal, key, status, attempt, token, lease_us,
+		created_at, claimed_at, expires_at, retained_until, next_attempt_at, finished_at)
+	SELECT 'few', '', 'k' || n, 'r', 1, n, 1, t, t, t + interval '2 days', t + interval '2 days', t, t
+	FROM generate_series(1, 1000) AS n, CAST(now() - interval '1 hour' AS timestamptz) AS t});
+append_to_file("$folder/few.sql", <<~'SQL');
+	SELECT set_config('jobs.held', coalesce(json_agg(due)::text, '[]'), false) FROM (SELECT key, token FROM idem_claim_due('few', 1, '1 hour')) AS due;
+	SELECT idem_fail(one->>'key', retryable => true, scope => 'few', token => (one->>'token')::bigint, retry_after => '0') FROM json_array_elements(current_setting('jobs.held')::json) AS one;
+	SQL
+$node->command_ok([ 'pgbench', '-n', '-c', 8, '-t', 200, '-f', "$folder/few.sql", 'postgres' ], 'a limit of claims is no error of a worker');
+
 done_testing();
