@@ -131,6 +131,10 @@ SELECT test.let_pass('10 s', 'due/d');
 SELECT * FROM silent;
 SELECT count(*) FROM idem_claim_due('due/d');
 DROP VIEW silent;
+-- A record without a principal is passed over once the policy requires one.
+SELECT test.retryable('unnamed', '1 s', 'due/n'), test.retryable('named', '1 s', 'due/n', 'p');
+SELECT idem_policy_set('due/n', principal_required => true);
+SELECT key FROM idem_claim_due('due/n', 10);
 
 -- The view counts what a worker may get by the policy of now: not where max_attempts is lower than it was, unless
 -- an operator has allowed one more, and not where a takeover is forbidden.

@@ -16,8 +16,8 @@ struct DueQuestion {
 
 // Calls take(record, argument) with each granted claim, oldest due first. Passes over a record that
 // another session is at work on, of a scope that is closed to the caller, of a principal with too
-// many open claims, that does not open, or that the transaction's snapshot is too old for. Ends
-// early where the lock table is full. Waits for no key.
+// many open claims, that does not open, or that the transaction's snapshot is too old for. Grants
+// fewer where the lock table is full. Waits for no key.
 void claim_due(const DueQuestion& asked, void (*take)(const store::Record&, void*), void* argument);
 
 // How many records of a scope claim_due() may grant, and since when the oldest is due.
