@@ -58,6 +58,13 @@ module Support
     sql("SELECT status FROM idempotency.records WHERE key = $1", key).dig(0, 0)
   end
 
+  # All but the test's own, in the database of the tests.
+  def end_sessions
+    others = "FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
+    sql("SELECT pg_terminate_backend(pid) #{others}", Database::NAME)
+    eventually("they have ended") { sql("SELECT count(*) #{others}", Database::NAME) == [["0"]] }
+  end
+
   def eventually(what)
     Timeout.timeout(20) { sleep 0.02 until yield }
   rescue Timeout::Error

@@ -141,10 +141,7 @@ class PgTest < Minitest::Test
 
   def test_a_connection_closed_while_idle
     transactionally
-    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME)
-    eventually("they have ended") do
-      sql("SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME) == [["0"]]
-    end
+    end_sessions
     assert_equal "replay", transactionally.outcome
   end
 
@@ -154,10 +151,7 @@ class PgTest < Minitest::Test
     @database = Idempotency::Pg.new(size: 6) { Database.connect }
     open = Array.new(6) { database.open(["SELECT 1"]) }
     open.each(&:nothing_done).each(&:rollback)
-    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME)
-    eventually("they have ended") do
-      sql("SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME) == [["0"]]
-    end
+    end_sessions
     assert_equal "replay", transactionally.outcome
   end
 
@@ -165,7 +159,7 @@ class PgTest < Minitest::Test
     tls = Tls.new
     @database = Idempotency::Pg.new(size: 3) { PG.connect(host: "127.0.0.1", port: tls.port, dbname: Database::NAME, sslmode: "require") }
     Array.new(3) { database.open(nil) }.each(&:rollback)
-    sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()", Database::NAME)
+    end_sessions
     3.times { Timeout.timeout(20) { tls.ended.pop } }
     runs = 0
     result = transactionally(settings: { attempts: 2 }) do |claim|
