@@ -135,5 +135,5 @@ failover_catches() {
     rm -rf "$WORK/planted"
     failover "$(head_of "$file" Mode)" "$WORK/planted" "${options[@]}" >"$WORK/planted.log" 2>&1 ||
         status=$?
-    ((status == 1 || status == 5)) && grep -q "violated: $(head_of "$file" Expect)," "$WORK/planted.log"
+    has_found "$file" "$status"
 }

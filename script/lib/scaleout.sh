@@ -71,5 +71,5 @@ run_planted_nodes() {
     ) >"$WORK/planted.log" 2>&1 || status=$?
     stop_servers_below "$WORK/planted-nodes"
     rm -rf "$WORK/planted-nodes"
-    ((status == 1 || status == 5)) && grep -q "violated: $(head_of "$file" Expect)," "$WORK/planted.log"
+    has_found "$file" "$status"
 }
