@@ -255,7 +255,8 @@ TYPED_TEST(Workers, notification_ends_the_pause) {
     const auto listeners = [&] {
         return ask(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            " WHERE query ~ '^LISTEN' AND datname = current_database()");
+            " WHERE query = 'LISTEN \"' || replace($1, '\"', '\"\"') || '\"'",
+            {this->options.channel});
     };
     const auto before = this->queue();
     this->with(worker, [&] {

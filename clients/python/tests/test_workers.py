@@ -15,7 +15,6 @@ from idempotency_postgres.psycopg import database
 from .test_drivers import KINDS, opened
 
 pytestmark = pytest.mark.usefixtures("policy")
-CHANNEL = 'a "channel"'
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +31,18 @@ def scope(key):
 
 
 @pytest.fixture
-def queue(sql, scope):
+def channel(scope):
+    """Of this test alone: an earlier test's session may still be there for a moment, and has its LISTEN."""
+    return f'a "channel" of {scope}'
+
+
+@pytest.fixture
+def queue(sql, scope, channel):
     def put(key, request='{"n": 1}'):
         sql(
             "WITH begun AS MATERIALIZED (SELECT token FROM idem_begin(%s, %s::jsonb, scope => %s)), failed AS MATERIALIZED ("
             "  SELECT idem_fail(%s, 'queued', retryable => true, scope => %s, retry_after => '0', token => token) FROM begun)"
-            " SELECT pg_notify(%s, '') FROM failed", key, request, scope, key, scope, CHANNEL,
+            " SELECT pg_notify(%s, '') FROM failed", key, request, scope, key, scope, channel,
         )  # fmt: skip
 
     return put
@@ -116,7 +121,7 @@ async def test_each_driver(request, kind, dsn, sql, scope, queue, records):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "threads" not in kind])
-async def test_listen(request, kind, dsn, sql, scope, queue, records):
+async def test_listen(request, kind, dsn, sql, scope, channel, queue, records):
     """Each driver: when its connection is lost, it listens again, and has missed nothing. The pause is too long to help."""
     if kind == "django":
         request.getfixturevalue("django_settings")
@@ -136,15 +141,15 @@ async def test_listen(request, kind, dsn, sql, scope, queue, records):
         async def nothing():
             return None
 
-        own = worker(db, scope, handle, poll=600, channel=CHANNEL, on_error=errors.append)
+        own = worker(db, scope, handle, poll=600, channel=channel, on_error=errors.append)
         async with at_work(own):
             queue("a")
             await until(lambda: done)
-            listeners = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' AND datname = %s"
+            listeners = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' || %s || '%%'"
             assert not errors
-            (pid,) = sql(listeners, dsn)[0]
+            (pid,) = sql(listeners, scope)[0]
             sql("SELECT pg_terminate_backend(%s)", pid)
-            await until(lambda: (pid,) not in sql(listeners, dsn))
+            await until(lambda: (pid,) not in sql(listeners, scope))
             queue("b")
     assert errors
     assert [record[0] for record in records()] == ["completed"] * 2
