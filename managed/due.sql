@@ -98,13 +98,13 @@ END $$;
 DECLARE
     now constant timestamptz := clock_timestamp();
     batch constant integer := greatest(2 * least(max_claims, 1000), 100);
-    scopes text[];
-    passed_over text[];
+    scopes text[] COLLATE "C";
+    passed_over text[] COLLATE "C";
     since_after timestamptz := '-infinity';
     found record;
     looked integer := batch;
     granted integer := 0;
-    full_up text[] := '{}';
+    full_up text[] COLLATE "C" := '{}';
     claim record;
     r idempotency.record;
 BEGIN

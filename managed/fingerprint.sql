@@ -136,4 +136,4 @@ BEGIN
 END $$;
 
 --: idem_fingerprint sql definer
-SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude, fields) f
+SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude COLLATE "C", fields) f

@@ -2,7 +2,7 @@
 
 -- Parts of a key, joined unambiguously.
 CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
+SELECT string_agg(replace(replace(p COLLATE "C", E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
 
 --: idem_key plpgsql definer
 PERFORM idempotency.check_given('parts', parts IS NOT NULL), idempotency.check_list(parts, 'parts');
@@ -28,8 +28,8 @@ END
 -- An RFC 8941 Item that is a String, with parameters that are checked and ignored, or a bare value.
 --: idem_parse_key plpgsql definer
 DECLARE
-    field text := trim(BOTH E' \t' FROM header);
-    bare constant text := E'("([ !#-[\\]-~]|\\\\["\\\\])*"|:[A-Za-z0-9+/]*=*:|\\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
+    field text COLLATE "C" := trim(BOTH E' \t' FROM header);
+    bare constant text COLLATE "C" := E'("([ !#-[\\]-~]|\\\\["\\\\])*"|:[A-Za-z0-9+/]*=*:|\\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
     key text;
 BEGIN
     IF left(field, 1) = '"' THEN

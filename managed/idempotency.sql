@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '64d4b2f30307343d';
+    digest constant text := '3eba8ff872fcb20e';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1490,7 +1490,7 @@ COMMENT ON FUNCTION idempotency.check_given IS 'refuses null where a value is ne
 -- Why a text is too long, or more than a line; null: it is not.
 CREATE FUNCTION idempotency.text_fault(given text, most integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN length(given) > most THEN format('It has %s characters; %s are allowed.', length(given), most)
-            WHEN given ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.' END $$;
+            WHEN given COLLATE "C" ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.' END $$;
 COMMENT ON FUNCTION idempotency.text_fault IS 'why a text is too long, or more than a line; null: it is not';
 --; routine idempotency.name_fault
 -- The fault of a name; null: none.
@@ -1520,7 +1520,7 @@ COMMENT ON FUNCTION idempotency.check_name IS 'refuses an argument that names no
 -- expression, which is inlined.
 CREATE FUNCTION idempotency.is_plain_identity(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
-SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND key || scope || principal !~ '[^!-~]' $$;
+SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND (key || scope || principal) COLLATE "C" !~ '[^!-~]' $$;
 COMMENT ON FUNCTION idempotency.is_plain_identity IS 'whether key, scope and principal are short, printable ASCII';
 --; routine idempotency.check_identity
 -- Refuses what names no record. The primary key's index holds no more.
@@ -1777,8 +1777,8 @@ COMMENT ON FUNCTION idempotency.fingerprint_of IS 'the fingerprint of a request'
 -- How well a pattern fits a scope, or all scopes of another pattern: 0 not at all, exactly is best.
 CREATE FUNCTION idempotency.rank(pattern text, scope text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN pattern = scope THEN 100000
-            WHEN strpos(pattern, '*') > 0 AND starts_with(scope, split_part(pattern, '*', 1))
-            THEN strpos(pattern, '*') ELSE 0 END $$;
+            WHEN strpos(pattern COLLATE "C", '*') > 0 AND starts_with(scope COLLATE "C", split_part(pattern COLLATE "C", '*', 1))
+            THEN strpos(pattern COLLATE "C", '*') ELSE 0 END $$;
 COMMENT ON FUNCTION idempotency.rank IS 'how well a pattern fits a scope, or all scopes of another pattern: 0 not at all, exactly is best';
 --; routine idempotency.setting
 -- A setting in microseconds, or bytes with unit 1. Settings are those of the module. Without it they are set
@@ -2106,7 +2106,7 @@ COMMENT ON FUNCTION idempotency.check_fields IS 'refuses entries that are no fie
 CREATE FUNCTION idempotency.check_word(word text, what text, words text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF word <> ALL (string_to_array(words, ', ')) THEN
+    IF word <> ALL (string_to_array(words COLLATE "C", ', ')) THEN
         PERFORM idempotency.refuse('wrong_word', what, word, words);
     END IF;
 END $$;
@@ -2116,7 +2116,7 @@ COMMENT ON FUNCTION idempotency.check_word IS 'refuses an unknown word';
 CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     PERFORM idempotency.refuse('wrong_pattern', fault) FROM coalesce(idempotency.text_fault(pattern, 255),
-        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL;
+        CASE WHEN pattern COLLATE "C" LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION idempotency.check_pattern IS 'refuses what is no pattern of scopes';
 --; routine idempotency.check_order_of_spans
@@ -4603,7 +4603,7 @@ COMMENT ON FUNCTION idempotency.change_rights IS 'grants or revokes, and writes 
 
 -- Parts of a key, joined unambiguously.
 CREATE FUNCTION idempotency.joined(parts text[]) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-SELECT string_agg(replace(replace(p, E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
+SELECT string_agg(replace(replace(p COLLATE "C", E'\\', E'\\\\'), ':', E'\\:'), ':' ORDER BY n) FROM unnest(parts) WITH ORDINALITY u (p, n) $$;
 COMMENT ON FUNCTION idempotency.joined IS 'parts of a key, joined unambiguously';
 --; routine idempotency.problem
 -- The problem document of a word.
@@ -5040,14 +5040,14 @@ DECLARE
     terms idempotency.terms;
     together boolean;
     one record;
-    waiting text[] := '{}';
-    fresh text[] := '{}';
+    waiting text[] COLLATE "C" := '{}';
+    fresh text[] COLLATE "C" := '{}';
 BEGIN
     PERFORM idempotency.check_given('keys', keys IS NOT NULL);
     IF cardinality(keys) > 1000 THEN PERFORM idempotency.refuse('too_many_keys', cardinality(keys)::text); END IF;
     PERFORM idempotency.check_list(keys, 'keys');
     PERFORM idempotency.check_identity(k COLLATE "C", scope, principal) FROM unnest(keys) k UNION ALL
-     SELECT idempotency.check_identity('none', scope, principal);
+     SELECT idempotency.check_identity('none' COLLATE "C", scope, principal);
     PERFORM idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(wait, 'wait', 1, true);
     PERFORM idempotency.check_writable('idem_once_each()');
     p := idempotency.policy_row(scope COLLATE "C");
@@ -5065,14 +5065,14 @@ BEGIN
             waiting := waiting || one.key;
             CONTINUE;
         END IF;
-        fresh := fresh || idempotency.complete_together(waiting, scope, principal, terms, ttl, wait, statement_snapshot);
+        fresh := fresh || idempotency.complete_together(waiting COLLATE "C", scope, principal, terms, ttl, wait, statement_snapshot);
         waiting := '{}';
         IF @extschema@.idem_once(one.key, scope, principal, ttl, wait, same_statement, statement_snapshot) THEN
             fresh := fresh || one.key;
         END IF;
     END LOOP;
-    fresh := fresh || idempotency.complete_together(waiting, scope, principal, terms, ttl, wait, statement_snapshot);
-    RETURN QUERY SELECT k.key FROM unnest(keys) WITH ORDINALITY k (key, place)
+    fresh := fresh || idempotency.complete_together(waiting COLLATE "C", scope, principal, terms, ttl, wait, statement_snapshot);
+    RETURN QUERY SELECT k.key FROM unnest(keys COLLATE "C") WITH ORDINALITY k (key, place)
                   WHERE k.key = ANY (fresh) GROUP BY k.key ORDER BY min(k.place);
 END
 $body$;
@@ -5172,13 +5172,13 @@ CREATE FUNCTION @extschema@.idem_claim_due(
 DECLARE
     now constant timestamptz := clock_timestamp();
     batch constant integer := greatest(2 * least(max_claims, 1000), 100);
-    scopes text[];
-    passed_over text[];
+    scopes text[] COLLATE "C";
+    passed_over text[] COLLATE "C";
     since_after timestamptz := '-infinity';
     found record;
     looked integer := batch;
     granted integer := 0;
-    full_up text[] := '{}';
+    full_up text[] COLLATE "C" := '{}';
     claim record;
     r idempotency.record;
 BEGIN
@@ -5475,7 +5475,7 @@ BEGIN
     PERFORM idempotency.check_writable('idem_erase_decisions()');
     PERFORM idempotency.check_name(of_principal COLLATE "C", 'of_principal'), idempotency.check_reason(reason);
     UPDATE idempotency.audit SET principal = NULL, key = NULL, key_digest = NULL, salt = NULL, erased = true
-     WHERE principal = of_principal;
+     WHERE principal = of_principal COLLATE "C";
     GET DIAGNOSTICS decisions = ROW_COUNT;
     PERFORM idempotency.write_audit('erase', after => jsonb_build_object('decisions', decisions),
                                     reason => reason, erased => true);
@@ -5517,8 +5517,8 @@ BEGIN
     COMMIT;  -- an error in a transaction block, before anything is decided
     PERFORM idempotency.check_resolve_all(action, status_code, body, headers, error, reason, scope, principal, status,
                                           older_than, holder, batch_size);
-    FOR found IN SELECT * FROM idempotency.chosen(action, scope, principal, status, older_than, holder) LOOP
-        t := idempotency.tally(t, CASE WHEN found.record_key IS NULL THEN 'closed' ELSE @extschema@.idem_resolve_idle(found.record_key, action, found.record_scope,
+    FOR found IN SELECT * FROM idempotency.chosen(action COLLATE pg_catalog."C", scope, principal, status, older_than, holder) LOOP
+        t := idempotency.tally(t, CASE WHEN found.record_key IS NULL THEN 'closed' ELSE @extschema@.idem_resolve_idle(found.record_key COLLATE pg_catalog."C", action, found.record_scope,
             found.record_principal, status_code, body, headers, error, reason, status, found.record_claimed_at) END,
             found.record_scope, found.record_principal, found.record_key);
         seen := seen OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
@@ -5563,9 +5563,9 @@ BEGIN
     PERFORM idempotency.check_forget(principal, reason, batch_size);
     open := @extschema@.idem_await_claims(principal, '0');
     FOR look IN 1..2 LOOP
-        FOR found IN SELECT * FROM idempotency.chosen('erase', NULL, principal, NULL, NULL, NULL) LOOP
+        FOR found IN SELECT * FROM idempotency.chosen('erase', NULL, principal COLLATE pg_catalog."C", NULL, NULL, NULL) LOOP
             t := idempotency.tally(t, CASE WHEN found.record_key IS NULL THEN 'closed'
-                    ELSE @extschema@.idem_erase(found.record_key, found.record_scope, found.record_principal, reason) END,
+                    ELSE @extschema@.idem_erase(found.record_key COLLATE pg_catalog."C", found.record_scope, found.record_principal, reason) END,
                                    found.record_scope, found.record_principal, found.record_key);
             seen := seen OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
             IF seen OPERATOR(pg_catalog.%) batch_size::pg_catalog.int8 OPERATOR(pg_catalog.=) 0::pg_catalog.int8 THEN
@@ -5578,7 +5578,7 @@ BEGIN
         COMMIT;
         t := t OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('open', open);
     END LOOP;
-    t := idempotency.forget_history(principal, reason, t);
+    t := idempotency.forget_history(principal COLLATE pg_catalog."C", reason, t);
     COMMIT;
     decisions := @extschema@.idem_erase_decisions(principal, reason);
     complete := idempotency.is_erased(t, tell => true);
@@ -5595,7 +5595,7 @@ CREATE FUNCTION @extschema@.idem_audit_verify(link text DEFAULT NULL)
     LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE COST 10000 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
 BEGIN
-    IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
+    IF link COLLATE "C" !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
         PERFORM idempotency.refuse('wrong_link');
     END IF;
     RETURN QUERY SELECT f.* FROM idempotency.faults_of_audit(link) f;
@@ -5744,7 +5744,7 @@ CREATE FUNCTION @extschema@.idem_policy_drop(scope_pattern text, reason text DEF
     AS $body$
 DECLARE
     now constant timestamptz := clock_timestamp();
-    pattern constant text := scope_pattern COLLATE "C";
+    pattern constant text COLLATE "C" := scope_pattern;
     before constant jsonb := idempotency.begin_change('idem_policy_drop()', pattern, reason);
     left_over record;
     past record;
@@ -5870,7 +5870,7 @@ CREATE FUNCTION @extschema@.idem_fingerprint(
 ) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
-SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude, fields) f
+SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude COLLATE "C", fields) f
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fingerprint
     IS 'SHA-256 over method, path and the canonical form of a request';
@@ -5912,8 +5912,8 @@ CREATE FUNCTION @extschema@.idem_parse_key(header text) RETURNS text
     AS $body$
 -- An RFC 8941 Item that is a String, with parameters that are checked and ignored, or a bare value.
 DECLARE
-    field text := trim(BOTH E' \t' FROM header);
-    bare constant text := E'("([ !#-[\\]-~]|\\\\["\\\\])*"|:[A-Za-z0-9+/]*=*:|\\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
+    field text COLLATE "C" := trim(BOTH E' \t' FROM header);
+    bare constant text COLLATE "C" := E'("([ !#-[\\]-~]|\\\\["\\\\])*"|:[A-Za-z0-9+/]*=*:|\\?[01]|@-?[0-9]{1,15}|%"([ !#$&-~]|%[0-9a-f]{2})*"|-?[0-9]{1,15}|-?[0-9]{1,12}\\.[0-9]{1,3}|[A-Za-z*][A-Za-z0-9!#$%&''*+.^_`|~:/-]*)';
     key text;
 BEGIN
     IF left(field, 1) = '"' THEN

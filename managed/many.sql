@@ -109,8 +109,8 @@ BEGIN
     COMMIT;  -- an error in a transaction block, before anything is decided
     PERFORM idempotency.check_resolve_all(action, status_code, body, headers, error, reason, scope, principal, status,
                                           older_than, holder, batch_size);
-    FOR found IN SELECT * FROM idempotency.chosen(action, scope, principal, status, older_than, holder) LOOP
-        t := idempotency.tally(t, CASE WHEN found.record_key IS NULL THEN 'closed' ELSE @extschema@.idem_resolve_idle(found.record_key, action, found.record_scope,
+    FOR found IN SELECT * FROM idempotency.chosen(action COLLATE pg_catalog."C", scope, principal, status, older_than, holder) LOOP
+        t := idempotency.tally(t, CASE WHEN found.record_key IS NULL THEN 'closed' ELSE @extschema@.idem_resolve_idle(found.record_key COLLATE pg_catalog."C", action, found.record_scope,
             found.record_principal, status_code, body, headers, error, reason, status, found.record_claimed_at) END,
             found.record_scope, found.record_principal, found.record_key);
         seen := seen OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
@@ -182,9 +182,9 @@ BEGIN
     PERFORM idempotency.check_forget(principal, reason, batch_size);
     open := @extschema@.idem_await_claims(principal, '0');
     FOR look IN 1..2 LOOP
-        FOR found IN SELECT * FROM idempotency.chosen('erase', NULL, principal, NULL, NULL, NULL) LOOP
+        FOR found IN SELECT * FROM idempotency.chosen('erase', NULL, principal COLLATE pg_catalog."C", NULL, NULL, NULL) LOOP
             t := idempotency.tally(t, CASE WHEN found.record_key IS NULL THEN 'closed'
-                    ELSE @extschema@.idem_erase(found.record_key, found.record_scope, found.record_principal, reason) END,
+                    ELSE @extschema@.idem_erase(found.record_key COLLATE pg_catalog."C", found.record_scope, found.record_principal, reason) END,
                                    found.record_scope, found.record_principal, found.record_key);
             seen := seen OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
             IF seen OPERATOR(pg_catalog.%) batch_size::pg_catalog.int8 OPERATOR(pg_catalog.=) 0::pg_catalog.int8 THEN
@@ -197,7 +197,7 @@ BEGIN
         COMMIT;
         t := t OPERATOR(pg_catalog.||) pg_catalog.jsonb_build_object('open', open);
     END LOOP;
-    t := idempotency.forget_history(principal, reason, t);
+    t := idempotency.forget_history(principal COLLATE pg_catalog."C", reason, t);
     COMMIT;
     decisions := @extschema@.idem_erase_decisions(principal, reason);
     complete := idempotency.is_erased(t, tell => true);

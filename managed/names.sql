@@ -88,7 +88,7 @@ END $$;
 -- Why a text is too long, or more than a line; null: it is not.
 CREATE FUNCTION idempotency.text_fault(given text, most integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN length(given) > most THEN format('It has %s characters; %s are allowed.', length(given), most)
-            WHEN given ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.' END $$;
+            WHEN given COLLATE "C" ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'It contains a control character.' END $$;
 
 -- The fault of a name; null: none.
 CREATE FUNCTION idempotency.name_fault(name text, may_be_empty boolean) RETURNS text
@@ -115,7 +115,7 @@ END $$;
 -- expression, which is inlined.
 CREATE FUNCTION idempotency.is_plain_identity(key text, scope text, principal text) RETURNS boolean
     LANGUAGE sql IMMUTABLE AS $$
-SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND key || scope || principal !~ '[^!-~]' $$;
+SELECT key <> '' AND octet_length(key || scope || principal) <= 255 AND (key || scope || principal) COLLATE "C" !~ '[^!-~]' $$;
 
 -- Refuses what names no record. The primary key's index holds no more.
 CREATE FUNCTION idempotency.check_identity(key text, scope text, principal text, key_may_be_null boolean DEFAULT false)

@@ -30,14 +30,14 @@ DECLARE
     terms idempotency.terms;
     together boolean;
     one record;
-    waiting text[] := '{}';
-    fresh text[] := '{}';
+    waiting text[] COLLATE "C" := '{}';
+    fresh text[] COLLATE "C" := '{}';
 BEGIN
     PERFORM idempotency.check_given('keys', keys IS NOT NULL);
     IF cardinality(keys) > 1000 THEN PERFORM idempotency.refuse('too_many_keys', cardinality(keys)::text); END IF;
     PERFORM idempotency.check_list(keys, 'keys');
     PERFORM idempotency.check_identity(k COLLATE "C", scope, principal) FROM unnest(keys) k UNION ALL
-     SELECT idempotency.check_identity('none', scope, principal);
+     SELECT idempotency.check_identity('none' COLLATE "C", scope, principal);
     PERFORM idempotency.checked_span(ttl, 'ttl'), idempotency.checked_span(wait, 'wait', 1, true);
     PERFORM idempotency.check_writable('idem_once_each()');
     p := idempotency.policy_row(scope COLLATE "C");
@@ -55,13 +55,13 @@ BEGIN
             waiting := waiting || one.key;
             CONTINUE;
         END IF;
-        fresh := fresh || idempotency.complete_together(waiting, scope, principal, terms, ttl, wait, statement_snapshot);
+        fresh := fresh || idempotency.complete_together(waiting COLLATE "C", scope, principal, terms, ttl, wait, statement_snapshot);
         waiting := '{}';
         IF @extschema@.idem_once(one.key, scope, principal, ttl, wait, same_statement, statement_snapshot) THEN
             fresh := fresh || one.key;
         END IF;
     END LOOP;
-    fresh := fresh || idempotency.complete_together(waiting, scope, principal, terms, ttl, wait, statement_snapshot);
-    RETURN QUERY SELECT k.key FROM unnest(keys) WITH ORDINALITY k (key, place)
+    fresh := fresh || idempotency.complete_together(waiting COLLATE "C", scope, principal, terms, ttl, wait, statement_snapshot);
+    RETURN QUERY SELECT k.key FROM unnest(keys COLLATE "C") WITH ORDINALITY k (key, place)
                   WHERE k.key = ANY (fresh) GROUP BY k.key ORDER BY min(k.place);
 END

@@ -3,8 +3,8 @@
 -- How well a pattern fits a scope, or all scopes of another pattern: 0 not at all, exactly is best.
 CREATE FUNCTION idempotency.rank(pattern text, scope text) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
 SELECT CASE WHEN pattern = scope THEN 100000
-            WHEN strpos(pattern, '*') > 0 AND starts_with(scope, split_part(pattern, '*', 1))
-            THEN strpos(pattern, '*') ELSE 0 END $$;
+            WHEN strpos(pattern COLLATE "C", '*') > 0 AND starts_with(scope COLLATE "C", split_part(pattern COLLATE "C", '*', 1))
+            THEN strpos(pattern COLLATE "C", '*') ELSE 0 END $$;
 
 -- A setting in microseconds, or bytes with unit 1. Settings are those of the module. Without it they are set
 -- by ALTER DATABASE or ALTER ROLE.
@@ -235,7 +235,7 @@ END $$;
 CREATE FUNCTION idempotency.check_word(word text, what text, words text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF word <> ALL (string_to_array(words, ', ')) THEN
+    IF word <> ALL (string_to_array(words COLLATE "C", ', ')) THEN
         PERFORM idempotency.refuse('wrong_word', what, word, words);
     END IF;
 END $$;
@@ -244,7 +244,7 @@ END $$;
 CREATE FUNCTION idempotency.check_pattern(pattern text) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     PERFORM idempotency.refuse('wrong_pattern', fault) FROM coalesce(idempotency.text_fault(pattern, 255),
-        CASE WHEN pattern LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL;
+        CASE WHEN pattern COLLATE "C" LIKE '%*_%' THEN 'It has a "*" before its end.' END) fault WHERE fault IS NOT NULL;
 END $$;
 
 -- Refuses two spans that are in the wrong order, as a policy gives them or by its defaults.
@@ -449,7 +449,7 @@ END
 --: idem_administrator_policy_drop plpgsql definer
 DECLARE
     now constant timestamptz := clock_timestamp();
-    pattern constant text := scope_pattern COLLATE "C";
+    pattern constant text COLLATE "C" := scope_pattern;
     before constant jsonb := idempotency.begin_change('idem_policy_drop()', pattern, reason);
     left_over record;
     past record;

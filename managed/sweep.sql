@@ -154,7 +154,7 @@ BEGIN
 END $$;
 
 --: idem_staff_audit_verify plpgsql definer
-IF link !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
+IF link COLLATE "C" !~ '^[0-9]{1,18}:[0-9a-f]{64}$' THEN
     PERFORM idempotency.refuse('wrong_link');
 END IF;
 RETURN QUERY SELECT f.* FROM idempotency.faults_of_audit(link) f;
