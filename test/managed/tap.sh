@@ -33,10 +33,10 @@ fresh_database() {
     "$PSQL" -Xq -d postgres -c "DROP DATABASE IF EXISTS $1 WITH (FORCE)" -c "CREATE DATABASE $1 OWNER $2" 2>/dev/null
 }
 
-# wait_for QUERY [SECONDS]: until it is true, 10 seconds at most if it does not say.
+# wait_for QUERY: until it is true, for some minutes at most.
 wait_for() {
-    local look
-    for ((look = 0; look < ${2:-10} * 10; look++)); do
+    local _
+    for _ in {1..1200}; do
         [[ $(as postgres -c "$1") != t ]] || return 0
         sleep 0.1
     done
