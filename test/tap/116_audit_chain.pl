@@ -90,6 +90,9 @@ $node->append_conf('postgresql.conf', "idempotency.audit_retention = '1s'");
 $node->reload;
 $node->command_ok([ 'pgbench', '-n', '-f', $script, '-c', '8', '-t', '60', 'postgres' ],
 	'many sessions decide');
+# By then the first decisions are older than a second.
+ok($node->poll_query_until('postgres', 'SELECT anchor_number >= 5 FROM idempotency.audit_chain'),
+	'the oldest ones go');
 configure($node, 'idempotency.audit_retention' => '365d');
 decide('last');
 ok($node->poll_query_until('postgres',
