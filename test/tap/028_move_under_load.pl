@@ -13,11 +13,19 @@ my ($old, $new) = two_servers(wal_level => 'logical', max_wal_senders => 5, wal_
 my @servers = ($old, $new);
 my $folder = PostgreSQL::Test::Utils::tempdir('load');
 my $stop = "$folder/stop";
+my $stay = "$folder/stay";
 my $deadline = time + 4 * $PostgreSQL::Test::Utils::timeout_default;
 my @clients;
 
-# The copy takes a moment.
 $old->safe_psql('acme', 'CREATE TABLE ballast AS SELECT n, md5(n::text) FROM generate_series(1, 300000) n; CREATE INDEX ON ballast (md5)');
+# No copy comes to its end while that file is there.
+$old->safe_psql('acme', qq{
+	CREATE FUNCTION passes() RETURNS boolean LANGUAGE plpgsql AS \$\$ BEGIN
+		WHILE (pg_stat_file('$stay', true)).size IS NOT NULL LOOP PERFORM pg_sleep(0.05); END LOOP;
+		RETURN true;
+	END \$\$;
+	CREATE TABLE gate (passed boolean CHECK (passes()));
+	INSERT INTO gate VALUES (true)});
 set_route(0);
 append_to_file("$folder/pay.sql", <<'SQL');
 BEGIN;
@@ -156,6 +164,7 @@ crash($old);
 $closing->finish;
 succeeds('close');
 
+append_to_file($stay, '');
 my $copying = begin_step('copy', \&is_copying);
 crash($new);
 ok(!$copying->finish, 'a copy fails with its server');
@@ -165,6 +174,7 @@ load_goes_on('at the old place after a move that was given up');
 succeeds('close');
 $copying = begin_step('copy', \&is_copying);
 $copying->signal('KILL');
+unlink $stay or die "unlink: $!";
 ok(!$copying->finish, 'the mover is killed');
 succeeds('copy');
 crash($old);
