@@ -123,10 +123,10 @@ subtest 'DROP EXTENSION during a sweep' => sub {
 	configure($node, 'idempotency.cleanup_batch_size' => 1);
 	do
 	{
+		$size = log_size($node);
 		my $gate = close_gate($node, 'swept');
 		add_expired($node, 1000, database => 'swept') if records($node, 'swept') eq '0';
 		wait_for_sweeper($node, 'swept', q{wait_event = 'advisory'});
-		$size = log_size($node);
 		ask($session, 'BEGIN');
 		ask_later($session, 'DROP EXTENSION idempotency');
 		wait_until { blocked_by_a_sweeper($dropper) || is_dropped($dropper) } 'DROP to wait';

@@ -173,6 +173,7 @@ subtest 'a record that is used again while the sweeper comes to it' => sub {
 
 	do
 	{
+		$size = log_size($node);
 		hold_back($node);
 		my $gate = close_gate($node, 'postgres');
 		add_expired($node, 1, ended => '2 hours');
@@ -180,7 +181,6 @@ subtest 'a record that is used again while the sweeper comes to it' => sub {
 		let_go($node);
 		# It has its snapshot, in which both records are expired, and waits at the older one.
 		wait_for_sweeper($node, 'postgres', q{wait_event = 'advisory'});
-		$size = log_size($node);
 		@told = outcome_in($session, 'again-1');
 		ask($session, 'BEGIN');
 		ask_later($session, $begin);
@@ -272,6 +272,7 @@ subtest '100,000 expired rows' => sub {
 
 	$node->safe_psql('postgres', 'TRUNCATE batch');
 	my $before = $node->safe_psql('postgres', $deleted);
+	my $size = log_size($node);
 	add_expired($node, 100_000);
 	# Only progress counts, not the time that it takes.
 	foreach my $left (map { $_ * 10_000 } reverse 1 .. 9)
@@ -280,8 +281,11 @@ subtest '100,000 expired rows' => sub {
 		  or die "more than $left are left";
 	}
 	is_swept($node, 'postgres', 'all go');
-	is($node->safe_psql('postgres', q{SELECT sum(amount), count(*), percentile_disc(0.5) WITHIN GROUP (ORDER BY lasted) < '1 s' FROM batch}),
-		'100000|500|t', 'in five hundred transactions, as a rule none longer than a second');
+	is($node->safe_psql('postgres', q{SELECT sum(amount), max(amount), percentile_disc(0.5) WITHIN GROUP (ORDER BY lasted) < '1 s' FROM batch}),
+		'100000|200|t', 'two hundred in a transaction, as a rule none longer than a second');
+	# After a failure, as when the machine stands still for four seconds, batches are smaller.
+	my $batches = $node->safe_psql('postgres', 'SELECT count(*) FROM batch');
+	is($batches, '500', 'in five hundred transactions') unless log_since($node, $size, qr/statement timeout/);
 	ok( $node->poll_query_until('postgres', "SELECT ($deleted) >= $before + 100000"),
 		'pg_stat_user_tables sees the deletes');
 };
