@@ -43,6 +43,8 @@ sub new_node ($name, %conf)
 
 	# Every test runs with each store.
 	$conf{'idempotency.store'} //= $ENV{IDEM_STORE} // 'auto';
+	# A claim stays alive for as long as a slow test may last, unless it says how long.
+	$conf{'idempotency.default_lease'} //= '1h';
 
 	my $node = PostgreSQL::Test::Cluster->new($name);
 	# The same under any locale of the caller.
