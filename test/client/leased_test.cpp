@@ -100,7 +100,7 @@ TEST_F(Leased, CompletionAndTakeoverExcludeEachOther) {
         takeover = std::async(std::launch::async, [&] {
             pqxx::work tx(second_);
             pass_gate(tx, kStart);
-            const Claim claim = begin(tx, key, {"10 s"});
+            const Claim claim = begin(tx, key, kPatient);
             tx.commit();
             return claim.outcome;
         });

@@ -93,7 +93,7 @@ class Waiters : public ClientTest {
     static Claim wait_for_answer(int) {
         pqxx::connection connection;
         pqxx::work tx(connection);
-        const Claim claim = begin(tx, "key", {"10 s"});
+        const Claim claim = begin(tx, "key", kPatient);
         if (claim.outcome == "execute") {
             take_effect(tx, "key");
             complete(tx, "key", "from a waiter");

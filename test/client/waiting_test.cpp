@@ -28,7 +28,7 @@ TEST_F(Waiting, CancelledByTheClient) {
     auto waiting = std::async(std::launch::async, [this] {
         return sqlstate_of([this] {
             pqxx::work tx(waiter_);
-            begin(tx, "key", {"20 s"});
+            begin(tx, "key", kPatient);
         });
     });
     await_waiters(1);
@@ -44,7 +44,7 @@ TEST_F(Waiting, EndedWithItsBackend) {
         pqxx::connection doomed;
         auto waiting = std::async(std::launch::async, [&] {
             pqxx::work tx(doomed);
-            begin(tx, "key", {"20 s"});
+            begin(tx, "key", kPatient);
         });
         await_waiters(1);
         run(admin_, "SELECT pg_terminate_backend($1, 10000)", doomed.backendpid());
