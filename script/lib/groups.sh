@@ -635,10 +635,26 @@ copy_clients() {
     cp "$list" "$copy/sources"
 }
 
+# Below the range from which the kernel assigns ports to connections, which could take it before the server starts, or
+# while a test has stopped it.
+free_port() {
+    python3 - <<'PYTHON'
+import random, socket
+while True:
+    port = random.randrange(12000, 32000)
+    try:
+        socket.socket().bind(("127.0.0.1", port))
+        break
+    except OSError:
+        pass
+print(port)
+PYTHON
+}
+
 # Some languages do not support Unix sockets.
 start_clients_cluster() {
     local name=${1:-clients} port
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port")
     start_test_cluster "$name"
     export PGHOST=127.0.0.1 PGPORT=$port

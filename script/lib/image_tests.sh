@@ -74,7 +74,7 @@ starts_nothing() {
 # The servers share the machine's network, so each has a port of its own.
 server_image_works() {
     local port
-    port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    port=$(free_port)
     image_answers "$port" execute POSTGRES_PASSWORD=secret POSTGRES_DB=payments && image_answers "$port" replay
 }
 

@@ -262,12 +262,20 @@ test('an extension in another schema', async (t) => {
     assert.match(await page.innerText('.statement pre'), /^SELECT "Its Own"\.idem_resolve\('k', 'complete', reason => 'r'\);$/);
 });
 
-const freePort = () => new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-        const { port } = server.address();
-        server.close(() => resolve(port));
-    });
-});
+// Below the range from which the kernel assigns ports to connections, which could take it before the server starts.
+async function freePort() {
+    for (;;) {
+        const port = 12000 + Math.floor(Math.random() * 20000);
+        const server = createServer();
+        const free = await new Promise((resolve) => {
+            server.once('error', () => resolve(false));
+            server.listen(port, '127.0.0.1', () => resolve(true));
+        });
+        if (!free) continue;
+        await new Promise((resolve) => server.close(resolve));
+        return port;
+    }
+}
 
 test('a standby', async (t) => {
     const port = await freePort();
