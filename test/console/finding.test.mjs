@@ -163,7 +163,7 @@ test('a live holder is warned of, and confirmed before there is a statement', as
     const { address } = await startConsole(t, ['living']);
     const page = await openPage(t, browser, address);
     await goTo(page, 'key?key=k');
-    assert.match(await page.innerText('.decide [data-kind=running]'), /worker-3 has a live lease for another 59 min/);
+    assert.match(await page.innerText('.decide [data-kind=running]'), /worker-3 has a live lease for another 5\d min/);
     assert.equal(await page.inputValue('#decide-action'), '');
     await page.selectOption('#decide-action', 'release');
     await page.fill('#decide-reason', 'the machine is gone');

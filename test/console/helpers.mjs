@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import pg from 'pg';
 import { chromium } from 'playwright-core';
 
-export const PATIENCE = 30000; // what has not come by then hangs; a slow machine is no failure
+export const PATIENCE = 120000; // what has not come by then hangs; a slow machine is no failure
 
 // Keys are hostile: markup, quotes of every kind, a character that reverses the direction of the
 // text.
@@ -141,7 +141,7 @@ export async function lookUp(page, { scope = '', principal = '', key }) {
 // Rows of every kind: claims in flight and abandoned, failed tries, policies, a decision.
 export async function seed(database) {
     const statements = [
-        ["SELECT idem_policy_set('payments/*', store_request => true, retention => '7 days', lease => '5 minutes', keep_history => true)"],
+        ["SELECT idem_policy_set('payments/*', store_request => true, retention => '7 days', lease => '1 hour', keep_history => true)"],
         ["SELECT idem_policy_set('refunds', on_lease_expiry => 'unknown', keep_history => true, reason => 'the bank cannot be asked twice')"],
         [`SELECT idem_policy_set($1, ttl => '2 days')`, [HOSTILE_SCOPE]],
         [`SELECT idem_begin('order-7', '{"amount": 100, "to": "acme"}', scope => 'payments/charge', principal => 'acme', holder => 'worker-3')`],

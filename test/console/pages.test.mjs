@@ -123,7 +123,7 @@ test('key: summary, timeline, policy with what says so, and the differences of a
     await lookUp(page, { scope: 'refunds', key: 'r-816' });
     assert.match(await page.innerText('.timeline'), /Decision fail by postgres\s+ticket 816: the bank says no/);
     await goTo(page, 'key?scope=payments/charge&principal=acme&key=order-7');
-    assert.match(await page.innerText('[aria-label=Lease]'), /length\s+5 min/);
+    assert.match(await page.innerText('[aria-label=Lease]'), /length\s+1 h/);
     await page.click('#lookup > summary');
     await page.click('#compare > summary');
     await page.fill('#key-request', '{"amount": 101, "to": "acme"}');
@@ -144,7 +144,7 @@ test('policies, decisions, sweeper', async (t) => {
     await page.fill('#policy-scope', 'payments/eu');
     await page.press('#policy-scope', 'Enter');
     await page.waitForSelector('#in-force table');
-    assert.match(await page.innerText('#in-force'), /lease\s+5 min\s+the policy payments\/\*[\s\S]*\d+ options as by default/);
+    assert.match(await page.innerText('#in-force'), /lease\s+1 h\s+the policy payments\/\*[\s\S]*\d+ options as by default/);
     await visit(page, 'decisions');
     assert.match(await page.locator('#content tr', { hasText: 'the bank cannot be asked twice' }).first().innerText(), /policy_set\s+refunds\s+keep_history yes\s+on_lease_expiry unknown/);
     assert.match(await page.locator('#content tr', { hasText: 'ticket 816' }).innerText(), /status unknown → failed/);
