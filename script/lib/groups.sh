@@ -776,16 +776,16 @@ group_failover() {
         return 0
     fi
     build_for_chaos
-    check "synchronous: a killed server, a switchover and a stopped agent lose nothing" \
-        failover sync "$WORK/sync" --seed 2 --seconds 24 --faults server,switchover,freeze
-    check "asynchronous: record and effect are lost together" \
-        failover async "$WORK/async" --seed 1 --seconds 1 --faults server
+    check_by_clock "synchronous: a killed server, a switchover and a stopped agent lose nothing" \
+        failover_that_counts sync "$WORK/sync" 24 --seed 2 --faults server,switchover,freeze
+    check_by_clock "asynchronous: record and effect are lost together" \
+        failover_that_counts async "$WORK/async" 1 --seed 1 --faults server
     check "work lost without a wait for the standby is found" \
         prove_failover asynchronous_taken_for_synchronous
     if citus_is_installed; then
         with_citus
-        check "workers of a Citus cluster: two killed servers lose nothing" \
-            failover sync "$WORK/workers" --seed 1 --seconds 20 --faults server
+        check_by_clock "workers of a Citus cluster: two killed servers lose nothing" \
+            failover_that_counts sync "$WORK/workers" 20 --seed 1 --faults server
     fi
     ((CHECKS_FAILED == 0))
 }
