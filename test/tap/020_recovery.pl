@@ -1,6 +1,7 @@
 # Crash recovery that is itself interrupted, by a crash or a shutdown: the result is the same as
 # after one crash. And recovery to a point before some acknowledged work: that work is gone, and its
 # tokens are rejected.
+use File::Path qw(rmtree);
 use Idem;
 
 my %durable = (fsync => 'on', synchronous_commit => 'on', full_page_writes => 'on');
@@ -106,7 +107,13 @@ sub break_off_recovery ($node, $signal)
 	my ($startup) = $log->() =~ /\[(\d+)\] LOG:  redo starts at/;
 	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 	kill 'STOP', $startup;
-	unlike($log->(), qr/redo done at/, "$signal: recovery is under way");
+	if ($log->() =~ /redo done at/)
+	{
+		kill 'CONT', $startup;
+		crash_again($node);
+		return break_off_recovery($node, $signal);
+	}
+	pass("$signal: recovery is under way");
 	my ($children) = run_command([ 'ps', '-o', 'pid=', '--ppid', $postmaster ]);
 	my @others = split ' ', $children;
 	kill $signal, $postmaster;
@@ -124,6 +131,16 @@ sub break_off_recovery ($node, $signal)
 	wait_until { !kill 0, @others, $postmaster } 'the end of the server';
 	my ($state) = run_command([ 'pg_controldata', $node->data_dir ]);
 	like($state, qr/cluster state: +(?:in crash recovery|shut down in recovery)\n/, "$signal: and has not come to its end");
+	return;
+}
+
+# If the recovery has come to its end before the signal.
+sub crash_again ($node)
+{
+	system_or_bail('pg_ctl', '--mode', 'immediate', '--pgdata', $node->data_dir, 'stop');
+	rmtree($node->data_dir);
+	PostgreSQL::Test::RecursiveCopy::copypath($node->backup_dir . '/crashed', $node->data_dir);
+	chmod 0700, $node->data_dir or die "chmod: $!";
 	return;
 }
 
