@@ -13,7 +13,7 @@ import tempfile
 from http_call import call
 from waiting import PATIENCE
 
-LEASE_MS = 3000  # of the services under test: long enough for a slow machine, short enough to wait
+LEASE_MS = 3000  # of the services under test, where a test waits for its end
 
 
 def program(name):
@@ -109,7 +109,7 @@ class Gateway(Process):
 class Pod(Process):
     """One of the service's processes."""
 
-    def __init__(self, conninfo, gateway, *arguments):
+    def __init__(self, conninfo, gateway, *arguments, lease=LEASE_MS, gateway_timeout=1000 * PATIENCE):
         super().__init__(
             "payments_service",
             "--listen",
@@ -119,7 +119,9 @@ class Pod(Process):
             "--gateway",
             f"http://127.0.0.1:{gateway.port}",
             "--lease",
-            str(LEASE_MS),
+            str(lease),
+            "--gateway-timeout",
+            str(gateway_timeout),
             *arguments,
         )
 

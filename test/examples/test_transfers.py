@@ -8,7 +8,7 @@ from http_call import payment
 from hostile import Hostile, json_answer
 from processes import Pod
 from support import PaymentsTest
-from waiting import in_background, unique, wait_until
+from waiting import PATIENCE, in_background, unique, wait_until
 
 
 class TransferTest(PaymentsTest):
@@ -73,7 +73,9 @@ class GoodDays(TransferTest):
         self.assertEqual(self.gateway.charges(), [])
 
     def test_no_connection_is_left_in_a_transaction_while_the_gateway_works(self):
-        first = self.transfer_charged_but_unanswered(self.pod)
+        patient = Pod(self.database.conninfo, self.gateway, lease=1000 * PATIENCE)
+        self.addCleanup(patient.close)
+        first = self.transfer_charged_but_unanswered(patient)
         wait_until("no transaction is open", lambda: not self.open_transactions())
         self.assert_in_progress(self.transfer(self.other))
         self.gateway.release()
@@ -162,7 +164,10 @@ class HostileGateway(TransferTest):
         super().setUp()
         self.hostile = Hostile()
         self.addCleanup(self.hostile.close)
-        self.victim = Pod(self.database.conninfo, self.hostile, "--gateway-timeout", "1000")
+        self.start_victim()
+
+    def start_victim(self, **patience):
+        self.victim = Pod(self.database.conninfo, self.hostile, **patience)
         self.addCleanup(self.victim.close)
 
     def assert_no_answer(self):
@@ -195,6 +200,7 @@ class HostileGateway(TransferTest):
         self.assert_no_answer()
 
     def test_answer_that_drips_for_longer_than_a_call_may_take(self):
+        self.start_victim(gateway_timeout=1000)
         self.hostile.drips(b"HTTP/1.1 201 X\r\nContent-Length: 1000000\r\n\r\n")
         self.assert_no_answer()
 
