@@ -66,7 +66,7 @@ module Support
   end
 
   def eventually(what)
-    Timeout.timeout(20) { sleep 0.02 until yield }
+    Timeout.timeout(60) { sleep 0.02 until yield }
   rescue Timeout::Error
     flunk "not in time: #{what}"
   end

@@ -160,9 +160,10 @@ class PgTest < Minitest::Test
     @database = Idempotency::Pg.new(size: 3) { PG.connect(host: "127.0.0.1", port: tls.port, dbname: Database::NAME, sslmode: "require") }
     Array.new(3) { database.open(nil) }.each(&:rollback)
     end_sessions
-    3.times { Timeout.timeout(20) { tls.ended.pop } }
+    3.times { Timeout.timeout(60) { tls.ended.pop } }
     runs = 0
-    result = transactionally(settings: { attempts: 2 }) do |claim|
+    # The server frees the key when it has ended the session, which the client may notice before.
+    result = transactionally(wait: 60, settings: { attempts: 2 }) do |claim|
       sql("SELECT pg_terminate_backend($1)", claim.client.backend_pid) && sleep if (runs += 1) == 1
       pay(claim)
     end
@@ -180,7 +181,7 @@ class PgTest < Minitest::Test
       result
     end
     pool.define_singleton_method(:put) { |connection| slowly.call(super(connection)) }
-    assert_raises(late) { Timeout.timeout(20) { Idempotency::Limit.within(0.05, late) { database.statement("SELECT 1") } } }
+    assert_raises(late) { Timeout.timeout(60) { Idempotency::Limit.within(0.05, late) { database.statement("SELECT 1") } } }
     pool.singleton_class.remove_method(:put)
     slow = true
     database.define_singleton_method(:open) { |first| slowly.call(super(first)) }
@@ -195,7 +196,7 @@ class PgTest < Minitest::Test
       thread.join rescue assert_kind_of(IOError, $!)
     end
     database.singleton_class.remove_method(:open)
-    free = Timeout.timeout(20) { Array.new(3) { database.open(nil) } }
+    free = Timeout.timeout(60) { Array.new(3) { database.open(nil) } }
     assert_equal 3, free.map(&:connection).uniq.size
     free.each(&:rollback)
   end
@@ -214,7 +215,7 @@ class PgTest < Minitest::Test
       exit!
     end
     says.close
-    assert_equal "own", Timeout.timeout(20) { said.read }
+    assert_equal "own", Timeout.timeout(60) { said.read }
     Process.wait(child)
     assert_equal ours, backend.call
     held.check # its session is the parent's as well
@@ -245,7 +246,7 @@ class PgTest < Minitest::Test
 
   def test_a_message_whose_connection_is_lost_while_its_work_waits
     runs = 0
-    applied = Timeout.timeout(20) do
+    applied = Timeout.timeout(60) do
       Idempotency.once(database, @key) do |connection|
         sql("SELECT pg_terminate_backend($1)", connection.backend_pid) && sleep if (runs += 1) == 1
       end

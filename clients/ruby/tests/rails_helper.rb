@@ -4,7 +4,7 @@ require "helper"
 
 ENV["RAILS_ENV"] = "production"
 ENV["DATABASE_URL"] = "postgresql://#{ENV.fetch("PGUSER", "postgres")}@#{ENV.fetch("PGHOST", "127.0.0.1")}:#{ENV.fetch("PGPORT", "5432")}/" \
-                      "#{Database::NAME}?pool=20"
+                      "#{Database::NAME}?pool=40"
 require "rails"
 require "action_controller/railtie"
 require "active_record/railtie"
