@@ -13,14 +13,14 @@ use Idempotency\Postgres\Settings;
 use Idempotency\Postgres\TimeLimit;
 use PHPUnit\Framework\TestCase;
 
-/** The lease by our clock, which the tests set back instead of waiting. */
+/** The lease by our clock, which the tests set back instead of waiting. It is long, as a test may stand still. */
 final class LeaseTest extends TestCase
 {
     /** @var list<float> */
     private array $beats = [];
     private int $lost = 0;
 
-    /** @param float $passed how much of the 60 s */
+    /** @param float $passed how much of the 6000 s */
     private function lease(float $passed, ?\Exception $error = null): Lease
     {
         $database = new class ($this->beats, $error) extends Connection {
@@ -35,7 +35,7 @@ final class LeaseTest extends TestCase
             }
         };
         $row = ['key' => 'k', 'scope' => 's', 'principal' => 'p', 'recovery_point' => null, 'state' => null];
-        $settings = new Settings(databaseTimeout: 20, lease: 60, onLeaseLost: function (): void {
+        $settings = new Settings(databaseTimeout: 2000, lease: 6000, onLeaseLost: function (): void {
             $this->lost++;
         });
         return new Lease($database, $settings, new Record($row), TimeLimit::now() - $passed);
@@ -43,32 +43,32 @@ final class LeaseTest extends TestCase
 
     public function testNoBeatBeforeAThird(): void
     {
-        self::assertTrue($this->lease(10)->isHeld());
+        self::assertTrue($this->lease(1000)->isHeld());
         self::assertSame([], $this->beats);
     }
 
     public function testOneBeatAfterAThird(): void
     {
-        $lease = $this->lease(30);
+        $lease = $this->lease(3000);
         self::assertSame([true, true], [$lease->isHeld(), $lease->isHeld()]);
-        self::assertSame([10.0], $this->beats);
+        self::assertSame([1000.0], $this->beats);
     }
 
     public function testABeatEndsWithTheLease(): void
     {
-        self::assertTrue($this->lease(55, new \RuntimeException('no answer'))->isHeld());
-        self::assertEqualsWithDelta(5, $this->beats[0], 1);
+        self::assertTrue($this->lease(5500, new \RuntimeException('no answer'))->isHeld());
+        self::assertEqualsWithDelta(500, $this->beats[0], 100);
     }
 
     public function testTheServerSaysThatItIsLost(): void
     {
-        $lease = $this->lease(30, new SqlError('no claim', 'ID409'));
+        $lease = $this->lease(3000, new SqlError('no claim', 'ID409'));
         self::assertSame([false, false, 1], [$lease->isHeld(), $lease->isHeld(), $this->lost]);
     }
 
     public function testItMayHaveEnded(): void
     {
-        $lease = $this->lease(61);
+        $lease = $this->lease(6100);
         try {
             $lease->check();
             self::fail('it is lost');

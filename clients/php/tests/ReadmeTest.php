@@ -458,7 +458,7 @@ final class ReadmeTest extends DatabaseCase
         $this->look->commit();
         $code = 'require $argv[1]; ' . self::code('Worker');
         $process = proc_open([PHP_BINARY, '-r', $code, __DIR__ . '/autoload.php'], [2 => ['pipe', 'w']], $pipes);
-        for ($i = 0; $i < 1000 && $this->status() !== 'completed'; $i++) {
+        for ($i = 0; $i < 6000 && $this->status() !== 'completed'; $i++) {
             usleep(20_000);
         }
         proc_terminate($process);
