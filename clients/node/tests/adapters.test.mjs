@@ -84,7 +84,8 @@ const drivers = {
   prisma: () => {
     const { PrismaClient } = require('../node_modules/.prisma-test/index.js');
     const client = new PrismaClient({ adapter: new PrismaPg(at) });
-    return { database: prisma(client), insert: (tx, note) => tx.effect.create({ data: { note } }), end: () => client.$disconnect() };
+    const patience = { timeout: 60_000, maxWait: 60_000 }; // by default it ends a transaction after 5 s
+    return { database: prisma(client, patience), insert: (tx, note) => tx.effect.create({ data: { note } }), end: () => client.$disconnect() };
   },
 };
 
@@ -171,7 +172,7 @@ for (const [name, make] of Object.entries(drivers)) {
     test('waits for the database', async () => {
       const k = key('waits');
       const count = async (call) => {
-        await new Promise((done) => { setTimeout(done, 50); }); // ROLLBACKs of before
+        await counter.idle(); // ROLLBACKs of before
         counter.waits = 0;
         await call();
         return counter.waits;
@@ -211,7 +212,7 @@ for (const [name, make] of Object.entries(drivers)) {
       const k = key('never');
       const never = run(k, async (tx) => { await driver.insert(tx, k); return new Promise(() => {}); }, {}, { handlerTimeout: 200 });
       await assert.rejects(never, HandlerLate);
-      assert.equal((await run(k, async () => ANSWER)).outcome, 'executed');
+      assert.equal((await run(k, async () => ANSWER, { wait: 60_000 })).outcome, 'executed');
       assert.equal(await db.effects(k), 0);
     });
 
@@ -249,7 +250,7 @@ for (const [name, make] of Object.entries(drivers)) {
         await driver.insert(tx, k);
         if (runs === 1) await raw(tx, 'SELECT pg_terminate_backend(pg_backend_pid())');
         return ANSWER;
-      });
+      }, { wait: 60_000 }); // the client notices before the server has freed the key
       assert.deepEqual([result.outcome, runs, await db.effects(k)], ['executed', 2, 1]);
     });
 
@@ -369,8 +370,11 @@ for (const [name, make] of Object.entries(drivers)) {
       await assert.rejects(run('{}', { derive: null }), /needs `key` or `derive`/);
     });
 
-    test('leased: heartbeats keep it', async () => {
+    test('leased: heartbeats keep it', async (t) => {
       const k = key('heartbeat');
+      // A beat that is due after 20 s comes sooner, so that the lease may be long.
+      const { setTimeout: after } = globalThis;
+      t.mock.method(globalThis, 'setTimeout', (call, pause, ...more) => after(call, pause > 19_000 && pause <= 20_000 ? 200 : pause, ...more));
       const result = await leased(driver.database, { key: k, scope: 's', principal: 'p' }, async (claim) => {
         const { rows: [{ lease_until: first }] } = await db.pool.query('SELECT lease_until FROM idempotency.records WHERE key = $1', [k]);
         for (;;) {
@@ -380,7 +384,7 @@ for (const [name, make] of Object.entries(drivers)) {
           await new Promise((done) => { setTimeout(done, 20); });
         }
         return ANSWER;
-      }, { lease: 1500 });
+      }, { lease: 60_000 });
       assert.equal(result.outcome, 'executed');
     });
 

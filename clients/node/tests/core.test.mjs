@@ -133,40 +133,6 @@ test('placeholders by position', () => {
   assert.equal(textArray(['a"b', 'c\\', 'd,e', '']), '{"a\\"b","c\\\\","d,e",""}');
 });
 
-describe('heartbeats', () => {
-  const LEASE = 300;
-  const heart = (extend, isLost = () => false) => new Promise((resolve) => {
-    const sent = Heartbeat.now();
-    const beats = [];
-    const h = new Heartbeat(LEASE, sent, async (limit) => {
-      beats.push(Heartbeat.now() - sent);
-      await extend(beats.length, limit, h);
-    }, isLost, (reason) => resolve({ h, beats, after: Heartbeat.now() - sent, reason }), (message) => new Error(message));
-  });
-  test('the lease ends when it may have ended, and not before', async () => {
-    const { beats, after } = await heart(async () => { throw new Error('network'); });
-    assert.ok(beats[0] >= LEASE / 3 - 2 && after >= LEASE, `${beats} ${after}`);
-  });
-  test('a failed beat is tried again', () => new Promise((resolve, reject) => {
-    let beats = 0;
-    const h = new Heartbeat(6000, Heartbeat.now(), async () => {
-      beats += 1;
-      if (beats === 1) throw new Error('network');
-      h.stop();
-      resolve();
-    }, () => false, reject, (message) => new Error(message));
-  }));
-  test('a beat that succeeded counts from when it was sent', async () => {
-    const { beats, after } = await heart(async (n) => { if (n > 1) throw new Error('network'); });
-    assert.ok(after >= beats[0] + LEASE - 2, `${beats} ${after}`);
-  });
-  test('what the server says of the owner counts at once', async () => {
-    const { h, beats } = await heart(async () => { throw new Error('ID409'); }, () => true);
-    assert.equal(beats.length, 1);
-    assert.ok(h.signal.aborted);
-  });
-});
-
 describe('work that conflicts, and whose lease is lost', () => {
   const LEASE = 60_000;
   const conflict = Object.assign(new Error('conflict'), { code: '40001', severity: 'ERROR' });

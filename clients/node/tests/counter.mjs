@@ -5,6 +5,7 @@ import net from 'node:net';
 export class Counter {
   waits = 0;
   parsed = []; // the names of Parse messages
+  #atWork = new Set(); // functions, one for each connection: whether it waits, or is in a transaction
   #server = net.createServer((client) => this.#serve(client));
 
   constructor(host, port) { this.target = host.startsWith('/') ? { path: `${host}/.s.PGSQL.${port}` } : { host, port }; }
@@ -16,12 +17,20 @@ export class Counter {
 
   close() { this.#server.close(); }
 
+  /** Waits for the ends of transactions that no answer waits for. */
+  async idle() {
+    while ([...this.#atWork].some((isAtWork) => isAtWork())) await new Promise((done) => { setTimeout(done, 1); });
+  }
+
   #serve(client) {
     const server = net.connect(this.target);
     let started = false;
     let outstanding = 0; // Syncs and simple queries
     let flushed = false;
     let waiting = false;
+    let inTransaction = false;
+    const isAtWork = () => waiting || outstanding > 0 || inTransaction;
+    this.#atWork.add(isAtWork);
     const fromClient = messages(() => started, (type, message) => {
       if (type === null) started = ![80877103, 80877104].includes(message.readInt32BE(4));
       if (type === 'P') this.parsed.push(message.toString('utf8', 5, message.indexOf(0, 5)));
@@ -32,13 +41,16 @@ export class Counter {
       if (type === 'Q' || type === 'S') outstanding += 1;
       flushed = type === 'H';
     });
-    const fromServer = messages(() => true, (type) => {
+    const fromServer = messages(() => true, (type, message) => {
       if (type === 'Z' && outstanding > 0) outstanding -= 1;
+      if (type === 'Z') inTransaction = message[5] !== 73; // "I": idle
       waiting &&= !flushed && !(type === 'Z' && outstanding === 0);
     });
     client.on('data', (data) => { fromClient(data); server.write(data); });
     server.on('data', (data) => { if (started) fromServer(data); client.write(data); });
-    for (const [one, other] of [[client, server], [server, client]]) one.on('error', () => {}).on('close', () => other.destroy());
+    for (const [one, other] of [[client, server], [server, client]]) {
+      one.on('error', () => {}).on('close', () => { other.destroy(); this.#atWork.delete(isAtWork); });
+    }
   }
 }
 

@@ -17,7 +17,7 @@ import { bearer as fastifyBearer, idempotency as forFastify } from 'idempotency-
 import { idempotency as forKoa } from 'idempotency-postgres/koa';
 import { idempotency as forNode } from 'idempotency-postgres/node';
 import { pg } from 'idempotency-postgres/pg';
-import { testDatabase } from './database.mjs';
+import { patient, testDatabase } from './database.mjs';
 
 let db;
 before(async () => { db = await testDatabase('idem_node_frameworks'); });
@@ -104,7 +104,7 @@ async function fastify(request, reply) {
 }
 
 const options = (principal) => ({ database: pg(db.pool), principal, maxAnswerBytes: 100000, maxRequestBytes: 2000 });
-const listen = (server) => new Promise((done) => { server.listen(0, '127.0.0.1', () => done(server)); });
+const listen = (server) => new Promise((done) => { patient(server).listen(0, '127.0.0.1', () => done(server)); });
 const expressApp = (library) => () => {
   const app = library();
   const router = library.Router();
@@ -137,7 +137,7 @@ const servers = {
       const app = Fastify();
       app.post('/v1/:what', forFastify(options(fastifyBearer)).transactional(fastify));
       await app.listen({ port: 0, host: '127.0.0.1' });
-      return app.server;
+      return patient(app.server);
     },
   },
 };

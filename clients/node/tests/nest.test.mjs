@@ -6,7 +6,7 @@ import { Body, ConflictException, Controller, Module, Param, Post, Req, UseInter
 import { NestFactory } from '@nestjs/core';
 import { bearer, idempotency } from 'idempotency-postgres/nest';
 import { pg } from 'idempotency-postgres/pg';
-import { testDatabase } from './database.mjs';
+import { patient, testDatabase } from './database.mjs';
 
 let db, app, url;
 let runs = 0;
@@ -31,7 +31,7 @@ before(async () => {
   class App {}
   Module({ controllers: [Payments] })(App);
   app = await NestFactory.create(App, { rawBody: true, logger: false });
-  await app.listen(0, '127.0.0.1');
+  patient(await app.listen(0, '127.0.0.1'));
   url = await app.getUrl();
 });
 after(async () => { await app.close(); await db.drop(); });

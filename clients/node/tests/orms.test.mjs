@@ -15,7 +15,7 @@ import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import { DataSource, EntitySchema } from 'typeorm';
 import { tolerant } from 'idempotency-postgres/kysely';
-import { testDatabase } from './database.mjs';
+import { patient, testDatabase } from './database.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const FILE = join(ROOT, `orms-${process.pid}.mjs`); // here the package finds itself by its name
@@ -33,7 +33,8 @@ before(async () => {
   const Payment = new EntitySchema({ name: 'payment', columns: { id: { type: Number, primary: true, generated: true }, amount: { type: Number } } });
   source = await new DataSource({ type: 'postgres', ...at, username: at.user, entities: [Payment] }).initialize();
   const pool = new pg.Pool(at);
-  const client = new PrismaClient({ adapter: new PrismaPg(at) });
+  // By default it ends a transaction after 5 s.
+  const client = new PrismaClient({ adapter: new PrismaPg(at), transactionOptions: { timeout: 60_000, maxWait: 60_000 } });
   const builder = knex({ client: 'pg', connection: at });
   const typed = new Kysely({ dialect: new PostgresDialect({ pool: tolerant(new pg.Pool(at)) }) });
   const app = express();
@@ -41,7 +42,7 @@ before(async () => {
   ends = () => Promise.all([pool.end(), client.$disconnect(), builder.destroy(), typed.destroy(), source.destroy()]);
   writeFileSync(FILE, `const { ${Object.keys(globalThis.orms)} } = globalThis.orms;\n${shown}`);
   await import(pathToFileURL(FILE));
-  await new Promise((done) => { server = app.listen(0, '127.0.0.1', done); });
+  await new Promise((done) => { server = patient(app.listen(0, '127.0.0.1', done)); });
 });
 after(async () => {
   server?.close();

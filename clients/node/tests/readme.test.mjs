@@ -6,7 +6,7 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { after, before, test } from 'node:test';
-import { testDatabase } from './database.mjs';
+import { patient, testDatabase } from './database.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const FILE = join(ROOT, `readme-${process.pid}.mjs`); // here the package finds itself by its name
@@ -24,7 +24,7 @@ before(async () => {
   writeFileSync(FILE, `${shown}\n${leased}\nimport { gateway } from './tests/gateway.mjs';\nfunction tenantOf(token) { return token; }\nexport const end = () => pool.end();\nexport { app };\n`
     .replace('pg(new Pool())', 'pg(pool)').replace('const keys', 'const pool = new Pool();\nconst keys'));
   const service = await import(pathToFileURL(FILE));
-  await new Promise((done) => { server = service.app.listen(0, '127.0.0.1', done); });
+  await new Promise((done) => { server = patient(service.app.listen(0, '127.0.0.1', done)); });
   server.end = service.end;
 });
 after(async () => {
