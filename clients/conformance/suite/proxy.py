@@ -59,7 +59,7 @@ class Link:
         self.values, self.carried, self.has_values = b"", b"", False
         self.expected = []  # what the database has been asked and not answered: (text, values), and SYNC
         self.waits = []  # a list of statements for each time that the client has waited for the database
-        self.waiting = self.flushed = False
+        self.waiting = self.flushed = self.in_transaction = False
         self.frozen = None  # the trap that holds, or True: swallowed
         self.held = None  # what sends the message that is held
         self.open = True
@@ -182,8 +182,10 @@ class Link:
                     return
         elif kind == b"K":
             self.pid = struct.unpack("!I", message[5:9])[0]
-        elif kind == b"Z" and SYNC in self.expected:
-            del self.expected[: self.expected.index(SYNC) + 1]
+        elif kind == b"Z":
+            self.in_transaction = message[5:] != b"I"
+            if SYNC in self.expected:
+                del self.expected[: self.expected.index(SYNC) + 1]
         self.waiting = self.waiting and not self.flushed and (kind != b"Z" or SYNC in self.expected)
         self._send(self.client, message)
 
@@ -299,6 +301,11 @@ class Proxy:
         with self.lock:
             self.swallowing = False
             self.cut_all()
+
+    def is_idle(self):
+        """Whether no client waits for the database, or is in a transaction."""
+        with self.lock:
+            return not any(link.waiting or link.in_transaction for link in self.links.values())
 
     def forget_waits(self):
         with self.lock:

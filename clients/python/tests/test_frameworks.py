@@ -74,7 +74,7 @@ def fastapi_app(keys, execute):
         raise HTTPException(404, "no such account")
 
     @api.post("/leased", status_code=201)
-    @keys.leased(lease=5)
+    @keys.leased(lease=60)
     async def leased(payment: Payment, own: Annotated[object, Depends(claim)]):
         async def step():
             return payment.amount
@@ -420,7 +420,7 @@ async def test_django(django_settings, key, sql):
     def gone(request):
         raise Http404
 
-    @keys.leased(lease=5)
+    @keys.leased(lease=60)
     def leased(request):
         return HttpResponse(claim().step("charge", lambda: "done"), status=201)
 

@@ -115,7 +115,7 @@ async def test_worker(dsn, sql, payments):
         sql("SELECT idem_begin(%s, %s::jsonb, scope => 'payments', principal => 'tenant', lease => '1 ms')", key, f'{{"amount": {amount}}}')
     try:
         working = asyncio.ensure_future(asyncio.to_thread(service.payments.run))
-        for _ in range(1000):
+        for _ in range(5000):
             if sql("SELECT count(*) FROM idempotency.records WHERE scope = 'payments' AND status = 'completed'") == [(2,)]:
                 break
             await asyncio.sleep(0.02)

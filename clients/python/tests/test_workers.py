@@ -59,10 +59,10 @@ async def at_work(own):
     running = asyncio.ensure_future(own.run() if inspect.iscoroutinefunction(own.run) else asyncio.to_thread(own.run))
     try:
         yield running
-        await asyncio.wait_for(asyncio.shield(running), 30)
+        await asyncio.wait_for(asyncio.shield(running), 120)
     except BaseException:
         own.abort()
-        await asyncio.wait({running}, timeout=10)
+        await asyncio.wait({running}, timeout=60)
         raise
 
 
@@ -71,10 +71,8 @@ async def finished(own):
         pass
 
 
-
-
 async def until(holds):
-    for _ in range(3000):
+    for _ in range(12000):
         if holds():
             return
         await asyncio.sleep(0.01)
@@ -257,7 +255,7 @@ async def test_an_abort(pool, scope, queue, records, mode):
     queue("a")
     own = worker(database(pool), scope, handle, poll=0.05, mode=mode, on_error=lambda error: None)
     async with at_work(own):
-        assert await asyncio.to_thread(runs.wait, 30)
+        assert await asyncio.to_thread(runs.wait, 60)
         own.abort()
         own.abort()
     assert records()[0][:2] == ("retryable", 2)
@@ -275,7 +273,7 @@ async def test_a_cancellation(dsn, scope, queue, records, mode):
     queue("a")
     async with opened("psycopg-async", dsn) as (db, _):
         running = asyncio.ensure_future(worker(db, scope, handle, poll=0.05, mode=mode, on_error=lambda error: None).run())
-        await asyncio.wait_for(runs.wait(), 30)
+        await asyncio.wait_for(runs.wait(), 60)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
