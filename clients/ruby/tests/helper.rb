@@ -33,7 +33,7 @@ module Database
   end
 
   def connect(&)
-    PG.connect(dbname: NAME, connect_timeout: 5, &)
+    PG.connect(dbname: NAME, connect_timeout: 60, &)
   end
 end
 
@@ -58,9 +58,9 @@ module Support
     sql("SELECT status FROM idempotency.records WHERE key = $1", key).dig(0, 0)
   end
 
-  # All but the test's own, in the database of the tests.
+  # All of clients but the test's own, in the database of the tests.
   def end_sessions
-    others = "FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
+    others = "FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
     sql("SELECT pg_terminate_backend(pid) #{others}", Database::NAME)
     eventually("they have ended") { sql("SELECT count(*) #{others}", Database::NAME) == [["0"]] }
   end

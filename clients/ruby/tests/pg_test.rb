@@ -225,7 +225,7 @@ class PgTest < Minitest::Test
   def test_more_requests_than_connections
     runs = Queue.new
     results = Array.new(20) do |number|
-      Thread.new { Idempotency.transactionally(database, key: "#{@key}-#{number % 4}", settings: { attempts: 50 }) { |claim| runs << 1; pay(claim) } }
+      Thread.new { Idempotency.transactionally(database, key: "#{@key}-#{number % 4}", settings: { attempts: 50, database_timeout: 60 }) { |claim| runs << 1; pay(claim) } }
     end.map(&:value)
     assert_equal 4, runs.size
     assert_equal 4, payments
