@@ -13,7 +13,8 @@ import tempfile
 from http_call import call
 from waiting import PATIENCE
 
-LEASE_MS = 3000  # of the services under test, where a test waits for its end
+PATIENCE_MS = 1000 * PATIENCE
+SHORT_LEASE_MS = 3000  # where a test waits for its end
 
 
 def program(name):
@@ -109,7 +110,7 @@ class Gateway(Process):
 class Pod(Process):
     """One of the service's processes."""
 
-    def __init__(self, conninfo, gateway, *arguments, lease=LEASE_MS, gateway_timeout=1000 * PATIENCE):
+    def __init__(self, conninfo, gateway, *arguments, lease=PATIENCE_MS, gateway_timeout=PATIENCE_MS):
         super().__init__(
             "payments_service",
             "--listen",

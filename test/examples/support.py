@@ -3,12 +3,14 @@
 import unittest
 
 from database import Database
-from processes import Gateway, Pod
+from processes import PATIENCE_MS, Gateway, Pod
 from waiting import unique
 
 
 class PaymentsTest(unittest.TestCase):
     """Two pods over one database, and the gateway. The cards for tests work in the first."""
+
+    lease = PATIENCE_MS
 
     @classmethod
     def setUpClass(cls):
@@ -18,7 +20,7 @@ class PaymentsTest(unittest.TestCase):
         cls.addClassCleanup(cls.gateway.close)
         cls.pods = []
         for arguments in (["--test-cards"], []):
-            cls.pods.append(Pod(cls.database.conninfo, cls.gateway, *arguments))
+            cls.pods.append(Pod(cls.database.conninfo, cls.gateway, *arguments, lease=cls.lease))
             cls.addClassCleanup(cls.pods[-1].close)
 
     def setUp(self):

@@ -10,6 +10,7 @@ import subprocess
 import unittest
 
 from http_call import payment
+from processes import SHORT_LEASE_MS
 from support import PaymentsTest
 from waiting import in_background, wait_until
 
@@ -41,6 +42,7 @@ def pg_ctl(command, *options):
     "PGDATA and PG_CTL do not name a server that may be stopped",
 )
 class DatabaseAway(PaymentsTest):
+    lease = SHORT_LEASE_MS
     stopped = False
 
     def stop(self):

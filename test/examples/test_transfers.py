@@ -6,9 +6,9 @@ import unittest
 
 from http_call import payment
 from hostile import Hostile, json_answer
-from processes import Pod
+from processes import SHORT_LEASE_MS, Pod
 from support import PaymentsTest
-from waiting import PATIENCE, in_background, unique, wait_until
+from waiting import in_background, unique, wait_until
 
 
 class TransferTest(PaymentsTest):
@@ -73,9 +73,7 @@ class GoodDays(TransferTest):
         self.assertEqual(self.gateway.charges(), [])
 
     def test_no_connection_is_left_in_a_transaction_while_the_gateway_works(self):
-        patient = Pod(self.database.conninfo, self.gateway, lease=1000 * PATIENCE)
-        self.addCleanup(patient.close)
-        first = self.transfer_charged_but_unanswered(patient)
+        first = self.transfer_charged_but_unanswered(self.pod)
         wait_until("no transaction is open", lambda: not self.open_transactions())
         self.assert_in_progress(self.transfer(self.other))
         self.gateway.release()
@@ -206,6 +204,8 @@ class HostileGateway(TransferTest):
 
 
 class KilledProcess(TransferTest):
+    lease = SHORT_LEASE_MS
+
     def test_process_that_dies_after_the_charge_is_taken_over_after_its_lease(self):
         crash = payment("tok_crash")
         with self.assertRaises(OSError):
