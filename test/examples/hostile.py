@@ -21,7 +21,8 @@ class Hostile:
         self.port = self.listener.getsockname()[1]
         self.closed = threading.Event()
         self.answers(b"")
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.server = threading.Thread(target=self.serve, daemon=True)
+        self.server.start()
 
     def answers(self, message):
         self.behave = lambda connection: connection.sendall(message)
@@ -68,5 +69,8 @@ class Hostile:
             body += connection.recv(65536)
 
     def close(self):
+        """Not while it is accepted from: the next listener gets the number of this one's descriptor."""
         self.closed.set()
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.server.join()
         self.listener.close()
