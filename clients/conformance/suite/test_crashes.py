@@ -246,7 +246,7 @@ class Pool(Case):
         self.assert_executed(self.send("/transactional"))
         self.database.run(
             "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity"
-            " WHERE application_name = %s AND state = 'idle'", self.server.application)  # fmt: skip
+            " WHERE application_name = %s AND state = 'idle' AND datname = current_database()", self.server.application)  # fmt: skip
         self.assert_executed(self.send("/transactional", {"effect": "done"}, key=self.key + "-2"))
 
 
