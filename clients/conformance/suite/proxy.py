@@ -204,7 +204,9 @@ class Link:
             self.frozen = trap
             self.held = go_on
             if trap.action == "linger":
-                threading.Timer(LINGER, self._end_of_linger, (go_on,)).start()
+                end = threading.Timer(LINGER, self._end_of_linger, (go_on,))
+                end.daemon = True
+                end.start()
         return False
 
     def _end_of_linger(self, held):
