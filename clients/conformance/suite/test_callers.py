@@ -84,7 +84,9 @@ class Callers(Case):
         with subprocess.Popen(
             [self.program, url, self.principal, str(COUNT)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ},
         ) as caller:  # fmt: skip
-            threading.Thread(target=meanwhile, daemon=True).start()
+            harm = threading.Thread(target=meanwhile, daemon=True)
+            harm.start()
+            self.addCleanup(harm.join)  # it would do harm to the next case, too
             said, complained = caller.communicate(timeout=120)
         self.assertEqual(caller.returncode, 0, complained[-3000:])
         self.assertTrue(all(between.harm.values()), between.harm)
