@@ -187,7 +187,7 @@ class Gate:
 
     def waiting(self):
         return self.database.value(
-            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = %s"
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = 0 AND objid = %s AND objsubid = 1"
             " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
             self.number,
         )

@@ -1,6 +1,7 @@
 """What every case starts from, and what it may claim about an answer."""
 
 import base64
+import datetime
 import json
 import time
 import unittest
@@ -61,8 +62,14 @@ class Case(unittest.TestCase):
     def send_in_background(self, *arguments, **named):
         return in_background(self.send, *arguments, **named)
 
+    def prolong(self, hours=1):
+        """What a route keeps for a second or two, so that the case may take its time; or back."""
+        self.database.run(
+            "UPDATE idempotency.record SET expires_at = expires_at + %s, retained_until = retained_until + %s WHERE principal = %s",
+            datetime.timedelta(hours=hours), datetime.timedelta(hours=hours), self.principal)  # fmt: skip
+
     def health(self, server=None):
-        return call((server or self.server).port, "/health", method="GET", timeout=10)
+        return call((server or self.server).port, "/health", method="GET")
 
     @staticmethod
     def encoded(body):
@@ -82,6 +89,10 @@ class Case(unittest.TestCase):
             raise Wrong(f"{found} effects instead of {count}")
         self.assertEqual(found, count, "effects")
 
+    def assert_one_attempt(self):
+        """A lease that ends while the machine stands still is no fault of the server, nor is the effect of the next attempt."""
+        self.assertEqual(self.record()[:2], ("completed", 1))
+
     def assert_status(self, answer, status):
         self.assertEqual(answer.status, status, answer)
 
@@ -90,6 +101,7 @@ class Case(unittest.TestCase):
         self.assertEqual(answer.all(replay_header), [], "a replay instead of an execution")
 
     def assert_replay_of(self, first, again, *other_fields, replay_header="Idempotent-Replayed"):
+        self.assertNotIn(b"/problems/idempotency/", first.body, "no answer of the handler")
         self.assertEqual(again.all(replay_header), ["true"], again)
         if again.essence(replay_header, *other_fields) != first.essence(*other_fields):
             raise Wrong(f"{again} instead of {first}")

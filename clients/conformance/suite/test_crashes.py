@@ -4,6 +4,9 @@ from .support import Case, needs
 from .waiting import wait_until
 
 COMMIT = r"^\s*(commit|end)\b"
+# What a client of a slow machine may be told before the process is killed: after databaseTimeout it asks for the result of
+# a COMMIT, and a claim whose lease has ended meanwhile is in progress, for all it knows.
+TOLD = {"committed": [201], "leased": [409], "complete": [409]}
 
 
 class Process(Case):
@@ -21,13 +24,13 @@ class Process(Case):
         self.assert_died(pending)
         self.server.start()
 
-    def assert_died(self, call):
-        """Without an answer, or, on a machine that was slow, told that the database is."""
+    def assert_died(self, call, *statuses):
+        """Without an answer, or, on a machine that was slow, told that the database is, or what else is true then."""
         try:
             answer = call.result()
         except (ConnectionError, IndexError, ValueError):
             return
-        self.assert_status(answer, 503)
+        self.assertIn(answer.status, (503, *statuses), answer)
 
     def test_after_the_effect(self):
         self.crash_with("/transactional", {"effect": "done", "exit": True})
@@ -79,8 +82,8 @@ class Process(Case):
                 wait_until("a step is reached", trap.reached.is_set)
             self.server.kill()
             proxy.cut_all()
-            for call in calls:
-                self.assert_died(call)
+            for step, call in zip(orders, calls):
+                self.assert_died(call, *TOLD.get(step, ()))
         self.server.ensure()
         wait_until("the claims of the dead are gone", lambda: not self.database.holder_of(self.server.application))
         self.assert_effects(2)  # of those that were past COMMIT, and past their step

@@ -261,6 +261,7 @@ class Running(Case):
             return answer if answer.status != 409 else None
 
         self.assert_status(wait_until("it is settled", settled), 201)
+        self.assert_one_attempt()
         self.assert_effects(1)
 
     def test_client_leaves(self):
@@ -290,6 +291,7 @@ class Crowd(Case):
             gate.open()
             answers = [call.result() for call in calls]
         self.assertEqual(sorted(answer.status for answer in answers), [201] + [409] * 99)
+        self.assert_one_attempt()
         self.assert_effects(1)
 
     def test_transactional(self):

@@ -83,6 +83,7 @@ class Keys(Case):
         first = self.send("/derive", {"effect": "done", "x": 1}, key=None)
         self.assert_executed(first)
         self.assertRegex(first.one("Idempotency-Key"), '^"[0-9a-f]{64}"$')
+        self.prolong()
         again = self.send("/derive", body=b'{ "x":1.0, "effect":"done"}', key=None)
         self.assert_replay_of(first, again)
         self.assertEqual(again.one("Idempotency-Key"), first.one("Idempotency-Key"))
@@ -94,6 +95,7 @@ class Keys(Case):
         named = {"key": None, "content_type": "text/plain"}
         first = self.send("/derive", body=b"\xffone", **named)
         self.assert_executed(first, 200)
+        self.prolong()
         self.assert_replay_of(first, self.send("/derive", body=b"\xffone", **named))
         self.assert_executed(self.send("/derive", body=b"\xfftwo", **named), 200)
         self.assert_effects(2)
@@ -101,7 +103,9 @@ class Keys(Case):
     def test_derived_for_a_window(self):
         """Then it is forgotten, though the policy's retention is longer."""
         first = self.send("/derive", {"effect": "done"}, key=None)
+        self.prolong()
         self.assert_replay_of(first, self.send("/derive", {"effect": "done"}, key=None))
+        self.prolong(-1)
         wait_until("the window is over", lambda: self.database.value(
             "SELECT created_at + interval '2 s' < now() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
         self.assert_executed(self.send("/derive", {"effect": "done"}, key=None))

@@ -76,7 +76,7 @@ class Leases(Case):
         self.fail(f"told to stop after the end of the lease: {late}")
 
     def assert_hook(self):
-        wait_until("onLeaseLost is called", lambda: self.database.hooks("lease_lost", self.key), patience=10)
+        wait_until("onLeaseLost is called", lambda: self.database.hooks("lease_lost", self.key))
 
     def test_told_by_the_server(self):
         """Somebody else has the claim: the next beat says so, long before the lease would end."""

@@ -16,6 +16,7 @@ class Options(Case):
     def test_names_of_headers(self):
         first = self.configured({"effect": "done"})
         self.assert_executed(first, replay_header="X-Replay")
+        self.prolong()
         again = self.configured({"effect": "done"})
         self.assert_replay_of(first, again, replay_header="X-Replay")
         self.assertEqual(again.all("Idempotent-Replayed"), [])
@@ -32,17 +33,20 @@ class Options(Case):
 
     def test_status_of_a_mismatch(self):
         self.assert_executed(self.configured({"effect": "done"}))
+        self.prolong()
         self.assert_problem(self.configured({"effect": "other"}), "mismatch", 400)
         self.assert_effects(1)
 
     def test_excluded_fields(self):
         first = self.configured({"effect": "done", "ts": 1})
+        self.prolong()
         self.assert_replay_of(first, self.configured({"effect": "done", "ts": 2}), replay_header="X-Replay")
         self.assert_problem(self.configured({"effect": "done", "ts": 2, "other": 1}), "mismatch", 400)
 
     def test_fields_that_the_policy_excludes(self):
         order = {"effect": "done", "ts": 1, "trace_id": "a", "meta": {"sent_at": 1, "by": "me"}}
         first = self.configured(order)
+        self.prolong()
         repeat = {**order, "ts": 2, "trace_id": "b", "meta": {"sent_at": 2, "by": "me"}}
         self.assert_replay_of(first, self.configured(repeat), replay_header="X-Replay")
         self.assert_problem(self.configured({**order, "meta": {"by": "you"}}), "mismatch", 400)
@@ -51,6 +55,7 @@ class Options(Case):
     def test_an_operator_is_told_the_same(self):
         order = {"effect": "done", "ts": 1, "trace_id": "a"}
         self.configured(order)
+        self.prolong()
         explain = """SELECT request ->> 'same', request ->> 'not_comparable'
                        FROM idem_explain(%s, %s::jsonb, 'POST /configured', %s, method => %s, path => %s)"""
         told = lambda body, *target: self.database.rows(  # noqa: E731
@@ -65,6 +70,7 @@ class Options(Case):
                 key = f"{self.key}-{status}"
                 first = self.configured({"effect": "done", "status": status}, key=key)
                 self.assert_executed(first, status, replay_header="X-Replay")
+                self.prolong()
                 again = self.configured({"effect": "done", "status": status}, key=key)
                 self.assert_replay_of(first, again, replay_header="X-Replay")
         self.assert_effects(3)
@@ -76,7 +82,9 @@ class Options(Case):
     def test_replay_after_expiry(self):
         """The key is new again when the second of its ttl is over."""
         first = self.configured({"effect": "done"})
+        self.prolong()
         self.assert_replay_of(first, self.configured({"effect": "done"}), replay_header="X-Replay")
+        self.prolong(-1)
         wait_until("it has expired", lambda: self.database.value(
             "SELECT expires_at < clock_timestamp() FROM idempotency.records WHERE principal = %s", self.principal))  # fmt: skip
         self.assert_executed(self.configured({"effect": "done"}), replay_header="X-Replay")
@@ -85,7 +93,7 @@ class Options(Case):
 
 class Hooks(Case):
     def told(self, name, key=None):
-        return wait_until(f"the hook {name} is called", lambda: self.database.hooks(name, key or self.key), patience=10)
+        return wait_until(f"the hook {name} is called", lambda: self.database.hooks(name, key or self.key))
 
     def test_execute_and_replay(self):
         for path in ("/transactional", "/leased"):
@@ -106,7 +114,7 @@ class Hooks(Case):
     def test_refusal_without_a_key(self):
         before = self.without_key()
         self.send("/transactional", key=None)
-        wait_until("the hook is called", lambda: self.without_key() > before, patience=10)
+        wait_until("the hook is called", lambda: self.without_key() > before)
 
     def without_key(self):
         return self.database.value("SELECT count(*) FROM hook WHERE name = 'refusal' AND outcome = 'missing_key'")
@@ -115,7 +123,7 @@ class Hooks(Case):
         self.send("/leased", {"status": 503})
         self.database.run("SELECT idem_resolve(%s, 'release', scope => 'POST /leased', principal => %s, even_if_running => true)", self.key, self.principal)
         self.send("/leased", {"status": 503})
-        wait_until("both are told", lambda: sorted(a for _, a, _ in self.database.hooks("execute", self.key)) == [1, 2], patience=10)
+        wait_until("both are told", lambda: sorted(a for _, a, _ in self.database.hooks("execute", self.key)) == [1, 2])
 
     def waits(self, path):
         """Until more than databaseTimeout and the lease have passed, which are 2 s."""

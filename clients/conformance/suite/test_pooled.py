@@ -41,6 +41,7 @@ class Pooled(Case):
             key = f"{self.key}-{number}" if path != "/derive" else None
             order = {"effect": "done", "number": number}
             first = self.send(path, order, key=key)
+            self.prolong()
             return [first, self.send(path, order, key=key)]
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:

@@ -225,6 +225,7 @@ class EmptyBodies(Case):
         first = self.send(path, body=b"", **named)
         self.assert_executed(first, 200)
         self.assertEqual(first.body, b"")
+        self.prolong()
         self.assert_replay_of(first, self.send(path, body=b"", **named))
         if named.get("key", True):
             self.assert_problem(self.send(path, body=b"{}", **named), "mismatch")

@@ -9,7 +9,7 @@ class Verdict(Case):
         return len(self.database.hooks("execute", self.key))
 
     def assert_runs(self, count):
-        wait_until(f"{count} runs are told", lambda: self.runs() >= count, patience=10)
+        wait_until(f"{count} runs are told", lambda: self.runs() >= count)
         self.assertEqual(self.runs(), count)
 
     def fresh(self, suffix):
@@ -79,6 +79,7 @@ class Raised(Verdict):
         order = {"effect": "done", "raise": 409}
         first = self.send("/derive", order, key=None)
         self.assert_executed(first, 409)
+        self.prolong()
         self.assert_replay_of(first, self.send("/derive", order, key=None))
         self.assert_effects(0)
 
@@ -202,7 +203,7 @@ class Handlers(Verdict):
     def test_writes_after_its_answer(self):
         """The transaction it was given is over, and the connection may be another request's."""
         self.assert_executed(self.send("/transactional", {"effect": "done", "late": "late"}))
-        wait_until("it has tried", lambda: self.effects("tried"), patience=20)
+        wait_until("it has tried", lambda: self.effects("tried"))
         self.assertEqual((self.effects("done"), self.effects("late")), (1, 0))
 
 
@@ -235,7 +236,7 @@ class Never(Verdict):
                 self.database.run("SELECT pg_terminate_backend(%s)", pid)
             return call.done()
 
-        wait_until("it is given up", ended, patience=30, pause=0.1)
+        wait_until("it is given up", ended, pause=0.1)
         self.assert_problem(call.result(), status=503)
         self.assertLessEqual(self.runs(), 5)
         self.assert_nothing()

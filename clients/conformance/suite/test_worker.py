@@ -372,6 +372,7 @@ class Leases(Workers):
         self.wait("the handler is told", lambda: self.effects("lost"))
         self.stop(worker)
         self.assertEqual(self.whole_record(), decided)
+        self.assertEqual(self.record()[1], 2, "attempt")
         self.assert_effects(effects, "done")
 
     def test_its_loss_is_told(self):
