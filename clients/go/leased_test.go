@@ -187,7 +187,7 @@ func TestALostBeatKeepsTheLease(t *testing.T) {
 	}})
 	route := b.route()
 	route.Scope = b.Name()
-	route.Lease = time.Second
+	route.Lease = 2 * time.Second
 	url := b.serve(store.Leased(route), func(w http.ResponseWriter, r *http.Request) error {
 		select {
 		case <-second:

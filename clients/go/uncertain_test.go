@@ -109,7 +109,7 @@ func TestNothingHappened(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	withEach(t, func(b *bench) {
 		route := b.route()
-		route.Scope, route.Lease = b.Name(), 300*time.Millisecond
+		route.Scope, route.Lease = b.Name(), time.Second
 		route.OnLeaseLost = func(context.Context, idempotency.Event) { b.Error("the lease is lost") }
 		var runs atomic.Int32
 		url := b.serve(b.leased(route), func(w http.ResponseWriter, r *http.Request) error {
@@ -132,7 +132,7 @@ func TestUnknown(t *testing.T) {
 			case "panic":
 				panic(http.ErrAbortHandler)
 			case "long":
-				time.Sleep(2 * route.Lease)
+				time.Sleep(route.Lease + route.Lease/2)
 				if r.Context().Err() != nil {
 					b.Error(context.Cause(r.Context()))
 				}
