@@ -27,7 +27,7 @@ async fn until(case: &Case, status: &str) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), settled).await.expect("the record changes");
+    tokio::time::timeout(Duration::from_secs(60), settled).await.expect("the record changes");
 }
 
 #[tokio::test]

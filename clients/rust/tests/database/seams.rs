@@ -12,6 +12,7 @@ use std::{
 use crate::support::{Case, pool_at, route};
 use axum::{Router, http::StatusCode, routing::post};
 use idempotency_postgres::{Caller, Claim, Error, Failure, Info, Route, Store, Tx, new_key};
+use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 
 const INSERT: &str = "INSERT INTO note (tenant, what) VALUES ($1, $2)";
@@ -80,12 +81,23 @@ async fn handlers_that_never_answer() {
 #[tokio::test]
 async fn a_wait_beyond_the_timeout() {
     let Some(case) = Case::new().await else { return };
-    let store = case.store.clone().database_timeout(Duration::from_millis(500));
-    let slow = async |_: Info| tokio::time::sleep(Duration::from_secs(1)).await;
-    let app = Router::new().route("/", post(slow).layer(store.transactional(route().wait(Duration::from_secs(60)))));
-    let (first, second) = tokio::join!(case.post(&app, "/", "1"), case.post(&app, "/", "1"));
+    let begun = Arc::new(Notify::new());
+    let begins = begun.clone();
+    let slow = async move |_: Info| {
+        begins.notify_one();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    let at = |store: Store| {
+        let waits = store.transactional(route().wait(Duration::from_secs(60)));
+        Router::new().route("/", post(slow.clone()).layer(waits))
+    };
+    let (patient, app) = (at(case.store.clone()), at(case.store.clone().database_timeout(Duration::from_millis(500))));
+    let (first, second) = tokio::join!(case.post(&patient, "/", "1"), async {
+        begun.notified().await;
+        case.post(&app, "/", "1").await
+    });
     assert_eq!((first.status, second.status), (StatusCode::OK, StatusCode::OK));
-    assert!(first.is_replay() != second.is_replay());
+    assert!(!first.is_replay() && second.is_replay());
 }
 
 #[tokio::test]

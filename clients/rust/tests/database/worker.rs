@@ -17,7 +17,7 @@ use crate::support::Case;
 
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(3600);
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 type Reported = Arc<Mutex<Vec<String>>>;
 
 /// A scope of the case's own.
@@ -131,7 +131,7 @@ async fn a_claim_that_is_lost_is_reported_and_nothing_stays() {
             Ok::<_, tokio_postgres::Error>(())
         }
     };
-    let worker = Worker::transactional(&case.store, options.lease(Duration::from_millis(600)), handler);
+    let worker = Worker::transactional(&case.store, options.lease(Duration::from_secs(2)), handler);
     let decided = async {
         claimed.recv().await.unwrap();
         case.resolve(&scope(&case), "fail").await;
