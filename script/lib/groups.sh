@@ -655,7 +655,8 @@ PYTHON
 start_clients_cluster() {
     local name=${1:-clients} port
     port=$(free_port)
-    TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port")
+    # A language's own tests, and the suite on two servers of another, each with pools.
+    TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port" max_connections=400)
     start_test_cluster "$name"
     export PGHOST=127.0.0.1 PGPORT=$port
 }
