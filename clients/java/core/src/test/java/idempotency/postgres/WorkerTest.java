@@ -148,7 +148,7 @@ class WorkerTest {
     void aClaimThatIsLostIsReportedAndNothingStays() throws Exception {
         queue();
         Worker[] worker = new Worker[1];
-        worker[0] = options().lease(Duration.ofMillis(600)).transactional((work, connection) -> {
+        worker[0] = options().lease(Duration.ofSeconds(3)).transactional((work, connection) -> {
             insert(connection);
             database.run("SELECT idem_resolve('" + key + "', 'fail', scope => '" + scope + "', principal => 'acme')");
             assertThrows(InterruptedException.class, () -> new CountDownLatch(1).await());
@@ -214,7 +214,7 @@ class WorkerTest {
             return null;
         });
         Thread thread = started(worker);
-        assertTrue(working.await(20, TimeUnit.SECONDS));
+        assertTrue(working.await(60, TimeUnit.SECONDS));
         worker.abort();
         thread.join();
         assertEquals(2, told.get());
@@ -236,7 +236,7 @@ class WorkerTest {
             reported.add(new IllegalStateException("it has returned"));
         });
         thread.start();
-        assertTrue(working.await(20, TimeUnit.SECONDS));
+        assertTrue(working.await(60, TimeUnit.SECONDS));
         while (thread.isAlive()) {
             thread.interrupt();
             thread.join(50);
@@ -255,7 +255,7 @@ class WorkerTest {
             return null;
         });
         worker.start();
-        assertTrue(working.await(20, TimeUnit.SECONDS));
+        assertTrue(working.await(60, TimeUnit.SECONDS));
         worker.stop();
         worker.close();
         worker.close();
@@ -304,7 +304,7 @@ class WorkerTest {
                 String session = listener(channel);
                 queue(key + i);
                 database.run("SELECT pg_notify('" + channel + "', '')");
-                assertEquals(key + i, done.poll(20, TimeUnit.SECONDS));
+                assertEquals(key + i, done.poll(60, TimeUnit.SECONDS));
                 database.run("SELECT pg_terminate_backend(" + session + ", 20000)");
             }
         }
