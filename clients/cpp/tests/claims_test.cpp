@@ -220,6 +220,26 @@ TYPED_TEST(Claims, late_work_elsewhere_has_no_transaction_any_more) {
     EXPECT_EQ(effects(this->key), 0);
 }
 
+// The watchdog is a thread, which may get a processor later than the work.
+struct Unwatched {
+    static Watchdog::Guard give_up_after(Milliseconds) { return {}; }
+    static bool late() { return false; }
+};
+
+TEST(InTime, work_that_ends_after_its_time_is_late_even_if_no_watchdog_has_looked) {
+    Rules rules;
+    rules.handler_timeout = Milliseconds(10);
+    for (const bool throws : {false, true}) {
+        const auto work = [&] {
+            std::this_thread::sleep_for(Milliseconds(20));
+            if (throws) throw std::runtime_error("of no account");
+            return Answer{};
+        };
+        Unwatched loan;
+        EXPECT_THROW((void)detail::in_time(loan, rules, work), HandlerLate);
+    }
+}
+
 TYPED_TEST(Claims, answer_that_is_too_large_is_an_error_or_left_out) {
     this->rules.max_answer_bytes = 3;
     EXPECT_THROW(this->run([&](auto& tx) { return this->pay(tx); }), AnswerTooLarge);
