@@ -214,10 +214,14 @@ impl Held {
         }
     }
 
-    /// Rolls back, though a statement may be running. Where the server wants TLS, it is not cancelled.
+    /// Rolls back, though a statement may be running. Where the server wants TLS, it is not cancelled. The server
+    /// may hear of the cancellation later: the connection is closed, so that it finds no other request's statement.
     async fn give_up(self) {
         let _ = timeout(LOOK, self.tx.cancel_token().cancel_query(NoTls)).await;
-        let _ = self.roll_back().await;
+        let within = self.store.timeout;
+        if let Ok(connection) = self.tx.alone(within).await {
+            let _ = timeout(within, connection.batch_execute("ROLLBACK")).await;
+        }
     }
 
     /// Rolls back: the key is free.

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    future::pending,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::SeqCst},
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Case, pool_at, route};
+use crate::support::{Case, pool_at, route, send};
 use axum::{Router, http::StatusCode, routing::post};
 use idempotency_postgres::{Caller, Claim, Error, Failure, Info, Route, Store, Tx, new_key};
 use tokio::sync::Notify;
@@ -76,6 +77,28 @@ async fn handlers_that_never_answer() {
         }
     }
     assert_eq!(case.count("done").await, 0);
+}
+
+/// The server hears of a cancellation when it does: it must find no other request's statement.
+#[tokio::test]
+async fn handlers_that_are_late_disturb_no_other_request() {
+    let Some(case) = Case::new().await else { return };
+    case.pool.resize(1);
+    let waits = async |_: Tx| pending::<()>().await;
+    let works = async |tx: Tx| {
+        tx.batch_execute("SELECT pg_sleep(0.02)").await?;
+        Ok::<_, Failure>(())
+    };
+    let late = case.store.transactional(route().handler_timeout(Duration::from_millis(20)));
+    let app = Router::new()
+        .route("/late", post(waits).layer(late))
+        .route("/works", post(works).layer(case.store.transactional(route())));
+    for number in 0..20 {
+        assert_eq!(case.post(&app, "/late", "1").await.status, StatusCode::SERVICE_UNAVAILABLE);
+        let mut request = case.request("/works", "1");
+        request.headers_mut().insert("idempotency-key", format!("\"{number}\"").parse().unwrap());
+        assert_eq!(send(&app, request).await.status, StatusCode::OK);
+    }
 }
 
 #[tokio::test]
