@@ -62,11 +62,12 @@ class Case(unittest.TestCase):
     def send_in_background(self, *arguments, **named):
         return in_background(self.send, *arguments, **named)
 
-    def prolong(self, hours=1):
+    def prolong(self, hours=1, key=None):
         """What a route keeps for a second or two, so that the case may take its time; or back."""
         self.database.run(
-            "UPDATE idempotency.record SET expires_at = expires_at + %s, retained_until = retained_until + %s WHERE principal = %s",
-            datetime.timedelta(hours=hours), datetime.timedelta(hours=hours), self.principal)  # fmt: skip
+            "UPDATE idempotency.record SET expires_at = expires_at + %s, retained_until = retained_until + %s"
+            " WHERE principal = %s AND key = coalesce(%s::text, key)",
+            *[datetime.timedelta(hours=hours)] * 2, self.principal, key)  # fmt: skip
 
     def health(self, server=None):
         return call((server or self.server).port, "/health", method="GET")

@@ -41,7 +41,8 @@ class Pooled(Case):
             key = f"{self.key}-{number}" if path != "/derive" else None
             order = {"effect": "done", "number": number}
             first = self.send(path, order, key=key)
-            self.prolong()
+            if key is None:
+                self.prolong(key=(first.one("Idempotency-Key") or "").strip('"'))
             return [first, self.send(path, order, key=key)]
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
