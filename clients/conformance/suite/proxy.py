@@ -366,7 +366,11 @@ class Proxy:
         except OSError:
             return
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = Link(self, client)
+        try:
+            link = Link(self, client)
+        except OSError:  # its thread serves all other connections, too
+            client.close()
+            return
         for end in (client, link.server):
             self.links[end] = link
             self.selector.register(end, selectors.EVENT_READ)
