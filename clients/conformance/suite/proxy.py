@@ -11,7 +11,9 @@ linger    an answer waits until the client has sent more: so it has not waited f
 swallow   nothing goes on any more, for ever, and neither side is told
 """
 
+import contextlib
 import os
+import random
 import re
 import selectors
 import socket
@@ -24,6 +26,15 @@ SYNC = None  # where the database will say that it is ready; some drivers ask fo
 
 
 CARRIER = re.compile("idem_begin|INSERT INTO effect")  # what tells whose the transaction is
+
+
+def free_port():
+    """None that the kernel may give to another process before a server listens, or while it is away: those begin at 32768."""
+    while True:
+        port = random.randrange(10240, 32768)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Trap:
@@ -247,7 +258,7 @@ class Proxy:
         self.wake_out, self.wake_in = socket.socketpair()
         self.selector.register(self.wake_out, selectors.EVENT_READ)
         self.listener = None
-        self.port = 0
+        self.port = free_port()
         self.listen()
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -289,7 +300,6 @@ class Proxy:
                 self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 self.listener.bind(("127.0.0.1", self.port))
                 self.listener.listen(256)
-                self.port = self.listener.getsockname()[1]
                 self.selector.register(self.listener, selectors.EVENT_READ)
         self._wake()
 

@@ -4,23 +4,16 @@ import os
 import pathlib
 import select
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 
 from .http_raw import call
-from .proxy import Proxy
+from .proxy import Proxy, free_port
 from .waiting import PATIENCE
 
 CLIENTS = pathlib.Path(os.environ.get("CLIENTS", pathlib.Path(__file__).resolve().parents[2]))
 START_PATIENCE = 300  # the first start may have to build
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Program:
