@@ -11,6 +11,12 @@ PORT = os.environ.get("PGPORT", "5432")
 HOST = os.environ.get("PGHOST", "127.0.0.1")
 
 
+def drop(admin, name):
+    """DROP waits 5 s for the sessions that it ends."""
+    admin.execute("SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity WHERE datname = %s", (name,))
+    admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 @pytest.fixture(scope="session")
 def dsn():
     name = f"idempotency_python_{uuid.uuid4().hex[:12]}"
@@ -21,7 +27,7 @@ def dsn():
         connection.execute("CREATE EXTENSION idempotency; CREATE TABLE effect (note text)")
     yield name
     with psycopg.connect(**base, autocommit=True) as admin:
-        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        drop(admin, name)
 
 
 @pytest.fixture

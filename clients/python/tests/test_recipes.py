@@ -14,6 +14,8 @@ import pytest
 
 from idempotency_postgres.psycopg import database
 
+from .conftest import drop
+
 RECIPES = pathlib.Path(__file__).resolve().parents[3] / "examples" / "recipes"
 
 
@@ -39,7 +41,7 @@ def recipe(request, dsn):
                 module.connection = connection
                 yield module
         finally:
-            admin.execute(f"DROP DATABASE {module.dbname} WITH (FORCE)")
+            drop(admin, module.dbname)
 
 
 def rows(recipe, text, *values):

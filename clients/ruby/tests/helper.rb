@@ -19,7 +19,13 @@ module Database
     admin("CREATE DATABASE #{NAME} TEMPLATE template0 ENCODING 'UTF8'")
     sql("CREATE EXTENSION idempotency")
     sql("CREATE TABLE payment (id bigserial PRIMARY KEY, account text, amount integer)")
-    Minitest.after_run { admin("DROP DATABASE #{NAME} WITH (FORCE)") }
+    Minitest.after_run { drop }
+  end
+
+  # DROP waits 5 s for the sessions that it ends.
+  def drop
+    admin("SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity WHERE datname = '#{NAME}'")
+    admin("DROP DATABASE #{NAME} WITH (FORCE)")
   end
 
   def admin(text)
