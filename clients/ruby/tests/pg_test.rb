@@ -170,6 +170,33 @@ class PgTest < Minitest::Test
     assert_equal ["executed", 2, 1], [result.outcome, runs, payments]
   end
 
+  # As of the work's own thread: its answer is unread at the moment of the look.
+  def test_a_statement_that_begins_and_ends_during_a_look_is_no_end_of_the_session
+    link = database.open(nil)
+    once = true
+    link.define_singleton_method(:closing?) do
+      next super() unless once
+
+      once = false
+      connection.send_query("SELECT 1")
+      socket_io.wait_readable
+      super().tap { connection.get_last_result }
+    end
+    refute link.gone?
+    link.rollback
+  end
+
+  # The work may have sent a statement before it was told.
+  def test_the_reason_for_which_a_connection_is_lost_is_read_behind_a_statement
+    link = database.open(nil)
+    link.connection.send_query("SELECT 1")
+    link.check
+    link.connection.send_query("SELECT pg_terminate_backend(pg_backend_pid())")
+    error = assert_raises(PG::ConnectionBad) { link.check }
+    assert_includes error.message, "administrator command"
+    link.rollback
+  end
+
   # The interruption waits for it, and comes at its end.
   def test_an_interruption_does_not_come_while_connections_change_hands
     late = Idempotency::DatabaseLate

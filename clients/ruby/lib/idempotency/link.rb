@@ -62,14 +62,17 @@ module Idempotency
       rows ? rows.map_types!(TEXTS).field_names_as(:string).to_a : []
     end
 
-    # Raises the reason for which the connection is lost.
-    def check = together([CHECK])
+    # Raises the reason for which the connection is lost. The work may have sent a statement before it was interrupted.
+    def check
+      connection.get_last_result unless idle? || pipeline?
+      together([CHECK])
+    end
 
     # Whether the server has closed it: a look at what is unread, no round trip. While a statement runs, its answer
-    # tells; another thread may begin or end one meanwhile.
+    # tells. Another thread may begin and end one meanwhile: at the second look it has read the answer.
     def gone?
       settle if @owes && !connection.tap(&:consume_input).is_busy # the end may be behind that answer
-      idle? && closing? && idle?
+      idle? && closing? && idle? && closing? && idle?
     rescue PG::Error, SystemCallError, IOError
       true
     end
