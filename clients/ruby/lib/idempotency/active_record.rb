@@ -79,8 +79,7 @@ module Idempotency
 
       # One that was left in pipeline mode before its statement was sent is not active yet.
       def sound?
-        unsound = [PG::PQTRANS_ACTIVE, PG::PQTRANS_UNKNOWN]
-        @raw && !finished? && !pipeline? && unsound.none?(connection.transaction_status)
+        @raw && !finished? && !pipeline? && idle? && connection.transaction_status != PG::PQTRANS_UNKNOWN
       end
 
       # After the ROLLBACK of all that is open, if need be.

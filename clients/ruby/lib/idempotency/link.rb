@@ -105,16 +105,14 @@ module Idempotency
     def recovers?
       return false if pipeline?
 
-      roll_back if [PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(connection.transaction_status)
+      if [PG::PQTRANS_INTRANS, PG::PQTRANS_INERROR].include?(connection.transaction_status)
+        connection.send_query_params("ROLLBACK", [])
+        connection.flush
+        @owes = true
+      end
       @owes || connection.transaction_status == PG::PQTRANS_IDLE
     rescue PG::Error
       false
-    end
-
-    def roll_back
-      connection.send_query_params("ROLLBACK", [])
-      connection.flush
-      @owes = true
     end
 
     # Reads the answer to that ROLLBACK.
@@ -141,8 +139,7 @@ module Idempotency
     def answers
       results = []
       until results.last&.result_status == PG::PGRES_PIPELINE_SYNC
-        result = connection.get_result || connection.get_result
-        results << (result || raise(PG::ConnectionBad, "the connection is lost"))
+        results << (connection.get_result || connection.get_result || raise(PG::ConnectionBad, "connection lost"))
       end
       results[..-2]
     rescue PG::ConnectionBad
