@@ -4,14 +4,14 @@
 -- quotes.
 CREATE FUNCTION idempotency.is_field(entry text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF entry = '' OR entry ~ E'[\\u0001-\\u001f\\u007f]' THEN
+    IF entry = '' OR entry COLLATE "C" ~ E'[\\u0001-\\u001f\\u007f]' THEN
         RETURN false;
     ELSIF left(entry, 1) = '$' THEN
-        RETURN entry ~ E'^\\$(\\.[^].[*"]+|\\[\\*\\])+$';
+        RETURN entry COLLATE "C" ~ E'^\\$(\\.[^].[*"]+|\\[\\*\\])+$';
     ELSIF left(entry, 1) = '"' THEN
         RETURN jsonb_typeof(entry::jsonb) = 'string' AND right(entry, 1) = '"';
     END IF;
-    RETURN entry !~ '[].[*"]|^ | $';
+    RETURN entry COLLATE "C" !~ '[].[*"]|^ | $';
 EXCEPTION WHEN data_exception THEN
     RETURN false;
 END $$;
@@ -28,9 +28,9 @@ CREATE FUNCTION idempotency.paths_in(entries text[]) RETURNS text[] LANGUAGE plp
 -- What is left of the paths after a step: '.name' or '[*]'.
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE STRICT
-    RETURN CASE WHEN paths IS NULL OR step ~ E'^\\..*[].[*"]' THEN NULL ELSE
+    RETURN CASE WHEN paths IS NULL OR step COLLATE "C" ~ E'^\\..*[].[*"]' THEN NULL ELSE
     (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
-      WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
+      WHERE starts_with(p COLLATE "C", step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
 
 -- A number in canonical form. As ECMAScript writes it, but with all digits (RFC 8785).
 CREATE FUNCTION idempotency.spell_number(n numeric) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
@@ -136,4 +136,4 @@ BEGIN
 END $$;
 
 --: idem_fingerprint sql definer
-SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude COLLATE "C", fields) f
+SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude, fields) f

@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '3eba8ff872fcb20e';
+    digest constant text := '5de9cd8603f84ece';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1623,14 +1623,14 @@ COMMENT ON FUNCTION idempotency.checked_headers IS 'the headers of a response (R
 -- quotes.
 CREATE FUNCTION idempotency.is_field(entry text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF entry = '' OR entry ~ E'[\\u0001-\\u001f\\u007f]' THEN
+    IF entry = '' OR entry COLLATE "C" ~ E'[\\u0001-\\u001f\\u007f]' THEN
         RETURN false;
     ELSIF left(entry, 1) = '$' THEN
-        RETURN entry ~ E'^\\$(\\.[^].[*"]+|\\[\\*\\])+$';
+        RETURN entry COLLATE "C" ~ E'^\\$(\\.[^].[*"]+|\\[\\*\\])+$';
     ELSIF left(entry, 1) = '"' THEN
         RETURN jsonb_typeof(entry::jsonb) = 'string' AND right(entry, 1) = '"';
     END IF;
-    RETURN entry !~ '[].[*"]|^ | $';
+    RETURN entry COLLATE "C" !~ '[].[*"]|^ | $';
 EXCEPTION WHEN data_exception THEN
     RETURN false;
 END $$;
@@ -1655,9 +1655,9 @@ COMMENT ON FUNCTION idempotency.paths_in IS 'the paths among entries, without th
 CREATE FUNCTION idempotency.after_step(paths text[], step text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 BEGIN
-    RETURN CASE WHEN paths IS NULL OR step ~ E'^\\..*[].[*"]' THEN NULL ELSE
+    RETURN CASE WHEN paths IS NULL OR step COLLATE "C" ~ E'^\\..*[].[*"]' THEN NULL ELSE
         (SELECT array_agg(substr(p, length(step) + 1)) FROM unnest(paths) p
-          WHERE starts_with(p, step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
+          WHERE starts_with(p COLLATE "C", step) AND (step = '[*]' OR substr(p, length(step) + 1, 1) IN ('', '.', '['))) END;
 END $$;
 COMMENT ON FUNCTION idempotency.after_step IS 'what is left of the paths after a step: ''.name'' or ''[*]''';
 --; routine idempotency.spell_number
@@ -5870,7 +5870,7 @@ CREATE FUNCTION @extschema@.idem_fingerprint(
 ) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $body$
-SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude COLLATE "C", fields) f
+SELECT f.fingerprint FROM idempotency.fingerprint_of(request, method, path, exclude, fields) f
 $body$;
 COMMENT ON FUNCTION @extschema@.idem_fingerprint
     IS 'SHA-256 over method, path and the canonical form of a request';

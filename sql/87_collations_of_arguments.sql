@@ -40,6 +40,8 @@ SELECT idem_fingerprint('{"Key": 1}', note, note, keys, keys) = idem_fingerprint
        idem_key(VARIADIC keys) = idem_key('Key', 'key', 'other', 'Key'), idem_event_id(scope, key, 'epoch') = idem_event_id('Careless', 'Key', 'epoch'),
        idem_parse_key('"' || key || '"'), idem_http_status('mismatch' COLLATE test.careless),
        idem_problem('mismatch' COLLATE test.careless) = idem_problem('mismatch') FROM test.given;
+SELECT idem_fingerprint('{"Key": {"a": 1, "b": 2}}', exclude => '{$.Key.a, $.key.b}'::text[] COLLATE test.careless) = idem_fingerprint('{"Key": {"b": 2}}'),
+       idem_fingerprint('{"Key": {"a": 1, "b": 2}}', fields => '{$.Key.a, $.key.b}'::text[] COLLATE test.careless) = idem_fingerprint('{"Key": {"a": 1}}');
 CALL idem_resolve_all('release' COLLATE test.careless, 'Note' COLLATE test.careless, 'careless*' COLLATE test.careless, 'Note' COLLATE test.careless,
     'retryable' COLLATE test.careless, holder => 'Note' COLLATE test.careless);
 SELECT idem_resolve(key, 'release' COLLATE test.careless, scope, note, reason => note), idem_forget(lower(key), scope, reason => note),
