@@ -63,7 +63,7 @@ worse() {
 
 # until_it_counts SECONDS command...: runs the command with SECONDS behind it, three times at most: longer each time while
 # no fault hits an open claim, as on a slow machine (without faults that would not help), and as it was while the
-# machine's clock goes back.
+# machine's clock goes back, or the search for an order is cut off.
 until_it_counts() {
     local seconds=$1 status
     shift
@@ -72,7 +72,7 @@ until_it_counts() {
         "$@" "$seconds" || status=$?
         case $status in
             3) [[ " ${OPTIONS[*]} " != *" --faults none "* ]] || break; seconds=$((seconds * 3)) ;;
-            5) ;;
+            4 | 5) ;;
             *) break ;;
         esac
     done
