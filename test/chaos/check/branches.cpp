@@ -67,18 +67,6 @@ bool belongs(const Call& call, Micros end) {
     return ends(call) && (call.result == Result::Info || !call.alone || writes(call));
 }
 
-Call rollback_of(const Call& last, Micros end) {
-    Call call;
-    call.session = last.session;
-    call.connection = last.connection;
-    call.timeline = last.timeline;
-    call.transaction = last.transaction;
-    call.function = Function::Rollback;
-    call.invoked = std::min(last.returned, end - 1);
-    call.returned = end;
-    return call;
-}
-
 class MainLine {
   public:
     explicit MainLine(const History& history) : forks_(history), result_(history) {
@@ -154,6 +142,18 @@ void check_past_call(const Call& call, const std::set<std::string>& ids, bool ma
 }
 
 }  // namespace
+
+Call rollback_of(const Call& last, Micros end) {
+    Call call;
+    call.session = last.session;
+    call.connection = last.connection;
+    call.timeline = last.timeline;
+    call.transaction = last.transaction;
+    call.function = Function::Rollback;
+    call.invoked = std::min(last.returned, end - 1);
+    call.returned = end;
+    return call;
+}
 
 History main_line(const History& history) {
     return MainLine(history).take();

@@ -13,6 +13,10 @@ namespace idem::chaos {
 // Transactions that are open then are rolled back at that moment.
 History main_line(const History& history);
 
+// What becomes of a transaction that is open when its server loses its place: `last` is its last
+// call before `end`.
+Call rollback_of(const Call& last, Micros end);
+
 // When one primary took over from another.
 std::vector<Micros> takeovers_of(const History& history);
 

@@ -37,12 +37,26 @@ std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Ve
     return verdicts;
 }
 
-// The calls from one moment to another.
+bool ends(const Call& call) {
+    return call.alone || call.function >= Function::Commit;
+}
+
+// The calls from one moment to another. A transaction that is open then has come to an end, perhaps
+// long before: its client may have been slow to notice.
 History part(const History& history, Micros from, Micros to) {
     History result = history;
     result.calls.clear();
-    for (const Call& call : history.calls)
-        if (call.invoked >= from && call.invoked < to) result.calls.push_back(call);
+    std::map<std::int64_t, const Call*> open;  // their last calls
+    for (const Call& call : history.calls) {
+        if (call.invoked < from || call.invoked >= to) continue;
+        result.calls.push_back(call);
+        if (ends(call))
+            open.erase(call.transaction);
+        else
+            open[call.transaction] = &call;
+    }
+    if (to == kNever) return result;
+    for (const auto& [transaction, last] : open) result.calls.push_back(rollback_of(*last, to));
     return result;
 }
 

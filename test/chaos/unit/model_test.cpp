@@ -169,6 +169,21 @@ TEST(Model, AForgetfulFailoverLosesRecordAndEffectTogether) {
     EXPECT_FALSE(story.violated().empty());
 }
 
+// The old primary had ended the session already; its client noticed it later than the failover.
+TEST(Model, ATransactionThatAFailoverCutsOffMayHaveEndedBefore) {
+    Story story;
+    story.transaction().begin("execute", 10);
+    story.complete_with_effect("a");
+    story.commit();
+    story.transaction().call(Function::Forget).answer.yes = true;
+    const std::int64_t cut_off = story.history().calls.back().transaction;
+    story.transaction().call(Function::Forget).answer.yes = true;
+    story.rollback();
+    story.history().forgetful_failovers = {story.history().calls.back().returned + 1};
+    story.back_to(cut_off).commit(Result::Info);
+    EXPECT_EQ(story.violated(), kNothing);
+}
+
 TEST(Model, HistoriesSurviveBeingKept) {
     Story story;
     story.transaction().begin("execute", 10);
