@@ -635,26 +635,10 @@ copy_clients() {
     cp "$list" "$copy/sources"
 }
 
-# Below the range from which the kernel assigns ports to connections, which could take it before the server starts, or
-# while a test has stopped it.
-free_port() {
-    python3 - <<'PYTHON'
-import random, socket
-while True:
-    port = random.randrange(12000, 32000)
-    try:
-        socket.socket().bind(("127.0.0.1", port))
-        break
-    except OSError:
-        pass
-print(port)
-PYTHON
-}
-
 # Some languages do not support Unix sockets.
 start_clients_cluster() {
     local name=${1:-clients} port
-    port=$(free_port)
+    port=$(python3 "$ROOT/clients/conformance/suite/ports.py")
     # A language's own tests, and the suite on two servers of another, each with pools.
     TEST_SETTINGS+=("listen_addresses='127.0.0.1'" "port=$port" max_connections=400)
     start_test_cluster "$name"

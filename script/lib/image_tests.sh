@@ -74,7 +74,7 @@ starts_nothing() {
 # The servers share the machine's network, so each has a port of its own.
 server_image_works() {
     local port
-    port=$(free_port)
+    port=$(python3 "$ROOT/clients/conformance/suite/ports.py")
     image_answers "$port" execute POSTGRES_PASSWORD=secret POSTGRES_DB=payments && image_answers "$port" replay
 }
 

@@ -11,30 +11,19 @@ linger    an answer waits until the client has sent more: so it has not waited f
 swallow   nothing goes on any more, for ever, and neither side is told
 """
 
-import contextlib
 import os
-import random
 import re
 import selectors
 import socket
 import struct
 import threading
 
+from .ports import free_port
+
 SSL, GSS, CANCEL = 80877103, 80877104, 80877102
 LINGER = 1  # seconds
 SYNC = None  # where the database will say that it is ready; some drivers ask for more before it has (pgjdbc behind its BEGIN)
-
-
 CARRIER = re.compile("idem_begin|INSERT INTO effect")  # what tells whose the transaction is
-
-
-def free_port():
-    """None that the kernel may give to another process before a server listens, or while it is away: those begin at 32768."""
-    while True:
-        port = random.randrange(10240, 32768)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 class Trap:

@@ -9,7 +9,8 @@ import tempfile
 import time
 
 from .http_raw import call
-from .proxy import Proxy, free_port
+from .ports import free_port
+from .proxy import Proxy
 from .waiting import PATIENCE
 
 CLIENTS = pathlib.Path(os.environ.get("CLIENTS", pathlib.Path(__file__).resolve().parents[2]))
