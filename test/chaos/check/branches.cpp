@@ -67,34 +67,36 @@ bool belongs(const Call& call, Micros end) {
     return ends(call) && (call.result == Result::Info || !call.alone || writes(call));
 }
 
+Call rollback_of(const Call& last, Micros end) {
+    Call call;
+    call.session = last.session;
+    call.connection = last.connection;
+    call.timeline = last.timeline;
+    call.transaction = last.transaction;
+    call.function = Function::Rollback;
+    call.invoked = std::min(last.returned, end - 1);
+    call.returned = end;
+    return call;
+}
+
 class MainLine {
   public:
     explicit MainLine(const History& history) : forks_(history), result_(history) {
         result_.calls.clear();
         for (const Call& call : history.calls) add(call);
-        close();
+        roll_back_open(&result_.calls,
+                       [this](const Call& last) { return forks_.end_of(last.timeline); });
         result_.takeovers.clear();
     }
 
     History take() { return std::move(result_); }
 
   private:
-    // Calls come session by session, so the calls of a transaction are adjacent.
     void add(const Call& call) {
-        if (!result_.calls.empty() && result_.calls.back().transaction != call.transaction) close();
         const Micros end = forks_.end_of(call.timeline);
         if (!belongs(call, end)) return;
         result_.calls.push_back(call);
         if (end != kNever) result_.calls.back().returned = std::min(call.returned, end);
-    }
-
-    // A client that no longer hears from an old primary: the new one has rolled its transaction
-    // back.
-    void close() {
-        if (result_.calls.empty() || ends(result_.calls.back())) return;
-        const Call last = result_.calls.back();
-        const Micros end = forks_.end_of(last.timeline);
-        if (end != kNever) result_.calls.push_back(rollback_of(last, end));
     }
 
     const Forks forks_;
@@ -143,16 +145,20 @@ void check_past_call(const Call& call, const std::set<std::string>& ids, bool ma
 
 }  // namespace
 
-Call rollback_of(const Call& last, Micros end) {
-    Call call;
-    call.session = last.session;
-    call.connection = last.connection;
-    call.timeline = last.timeline;
-    call.transaction = last.transaction;
-    call.function = Function::Rollback;
-    call.invoked = std::min(last.returned, end - 1);
-    call.returned = end;
-    return call;
+void roll_back_open(std::vector<Call>* calls, const std::function<Micros(const Call&)>& end_of) {
+    std::map<std::int64_t, const Call*> open;  // their last calls
+    for (const Call& call : *calls) {
+        if (call.alone || call.function >= Function::Commit)
+            open.erase(call.transaction);
+        else
+            open[call.transaction] = &call;
+    }
+    std::vector<Call> rollbacks;
+    for (const auto& [transaction, last] : open) {
+        const Micros end = end_of(*last);
+        if (end != kNever) rollbacks.push_back(rollback_of(*last, end));
+    }
+    calls->insert(calls->end(), rollbacks.begin(), rollbacks.end());
 }
 
 History main_line(const History& history) {

@@ -5,6 +5,8 @@
 // commit of theirs succeeded, and nothing of it may be there in the end.
 #pragma once
 
+#include <functional>
+
 #include "check/rules.hpp"
 
 namespace idem::chaos {
@@ -13,9 +15,9 @@ namespace idem::chaos {
 // Transactions that are open then are rolled back at that moment.
 History main_line(const History& history);
 
-// What becomes of a transaction that is open when its server loses its place: `last` is its last
-// call before `end`.
-Call rollback_of(const Call& last, Micros end);
+// Ends the transactions that are open in the calls of a server: they were rolled back when it lost
+// its place, or before. `end_of` says when, from the last call of each; kNever: it has its place.
+void roll_back_open(std::vector<Call>* calls, const std::function<Micros(const Call&)>& end_of);
 
 // When one primary took over from another.
 std::vector<Micros> takeovers_of(const History& history);

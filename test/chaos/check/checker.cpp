@@ -37,26 +37,13 @@ std::map<Key, Verdict> check_keys(const History& history, const std::map<Key, Ve
     return verdicts;
 }
 
-bool ends(const Call& call) {
-    return call.alone || call.function >= Function::Commit;
-}
-
-// The calls from one moment to another. A transaction that is open then has come to an end, perhaps
-// long before: its client may have been slow to notice.
+// The calls from one moment to another, of the server that lost its place then.
 History part(const History& history, Micros from, Micros to) {
     History result = history;
     result.calls.clear();
-    std::map<std::int64_t, const Call*> open;  // their last calls
-    for (const Call& call : history.calls) {
-        if (call.invoked < from || call.invoked >= to) continue;
-        result.calls.push_back(call);
-        if (ends(call))
-            open.erase(call.transaction);
-        else
-            open[call.transaction] = &call;
-    }
-    if (to == kNever) return result;
-    for (const auto& [transaction, last] : open) result.calls.push_back(rollback_of(*last, to));
+    for (const Call& call : history.calls)
+        if (call.invoked >= from && call.invoked < to) result.calls.push_back(call);
+    roll_back_open(&result.calls, [to](const Call&) { return to; });
     return result;
 }
 
