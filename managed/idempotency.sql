@@ -4,7 +4,7 @@
 DO $install$
 DECLARE
     version constant text := '1.0.0';
-    digest constant text := '5de9cd8603f84ece';
+    digest constant text := '70161733145c7471';
     -- For tables of older versions, in pairs: the version that needs a statement, and the statement.
     steps constant text[] := '{}';
     -- Before each statement stands its kind, and the name of what it makes.
@@ -1294,7 +1294,9 @@ CREATE TYPE @extschema@.idem_explanation AS (
 --; other
 COMMENT ON TYPE @extschema@.idem_explanation IS 'result of idem_explain';
 --; routine idempotency.messages
--- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp).
+-- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp). They may have
+-- any collation, as columns of the caller, and differ in it: a function that is called with COLLATE "C" on one
+-- argument compares all of them byte by byte.
 
 -- The texts of errors and notices, by the words of the file "messages".
 CREATE FUNCTION idempotency.messages(OUT word text, OUT code text, OUT message text, OUT detail text, OUT hint text)

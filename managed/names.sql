@@ -1,4 +1,6 @@
--- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp).
+-- Arguments are checked by themselves, before anything is granted (src/api/arguments.cpp). They may have
+-- any collation, as columns of the caller, and differ in it: a function that is called with COLLATE "C" on one
+-- argument compares all of them byte by byte.
 
 -- The texts of errors and notices, by the words of the file "messages".
 CREATE FUNCTION idempotency.messages(OUT word text, OUT code text, OUT message text, OUT detail text, OUT hint text)

@@ -1,4 +1,4 @@
--- Promise: arguments of any collation are taken byte by byte, also one that takes "Key" and "key" for the same.
+-- Promise: arguments of any collation are taken byte by byte, also where they differ, and take "Key" and "key" for the same.
 \a\pset footer off
 \set SHOW_CONTEXT never
 SELECT NOT EXISTS (SELECT FROM pg_collation WHERE collname = 'und-x-icu') AS no_icu \gset
@@ -7,7 +7,8 @@ SELECT NOT EXISTS (SELECT FROM pg_collation WHERE collname = 'und-x-icu') AS no_
 \endif
 
 CREATE COLLATION test.careless (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
-CREATE TABLE test.given (scope text COLLATE test.careless, key text COLLATE test.careless, note text COLLATE test.careless,
+CREATE COLLATION test.other (provider = icu, locale = 'und-u-ks-level1', deterministic = false);
+CREATE TABLE test.given (scope text COLLATE test.careless, key text COLLATE test.other, note text COLLATE test.other,
     keys text[] COLLATE test.careless, pattern text COLLATE test.careless);
 INSERT INTO test.given VALUES ('Careless', 'Key', 'Note', '{Key,key,other,Key}', 'Careless*');
 SELECT idem_policy_set(pattern, store_request => true, retry_base => '0', exclude_fields => keys, keep_history => true,
@@ -37,7 +38,7 @@ SELECT (idem_execute(key, 'test.echo(jsonb)', '{}', note || '/x', note)).outcome
        (idem_execute(key, 'test.echo(jsonb)', '{}', note || '/x', note)).outcome FROM test.given;
 DROP FUNCTION test.echo(jsonb);
 SELECT idem_fingerprint('{"Key": 1}', note, note, keys, keys) = idem_fingerprint('{"Key": 1}', 'Note', 'Note', '{Key,key,other}', '{Key,key,other}'),
-       idem_key(VARIADIC keys) = idem_key('Key', 'key', 'other', 'Key'), idem_event_id(scope, key, 'epoch') = idem_event_id('Careless', 'Key', 'epoch'),
+       idem_key(VARIADIC keys) = idem_key('Key', 'key', 'other', 'Key'), idem_event_id(scope, key, 'epoch') COLLATE "C" = idem_event_id('Careless', 'Key', 'epoch'),
        idem_parse_key('"' || key || '"'), idem_http_status('mismatch' COLLATE test.careless),
        idem_problem('mismatch' COLLATE test.careless) = idem_problem('mismatch') FROM test.given;
 SELECT idem_fingerprint('{"Key": {"a": 1, "b": 2}}', exclude => '{$.Key.a, $.key.b}'::text[] COLLATE test.careless) = idem_fingerprint('{"Key": {"b": 2}}'),
@@ -52,5 +53,5 @@ CALL idem_forget_principal('note' COLLATE test.careless, 'Note' COLLATE test.car
 SELECT idem_erase_decisions(note, note), idem_policy_drop(lower(pattern), note), idem_policy_drop(pattern, note) FROM test.given;
 
 DROP TABLE test.given;
-DROP COLLATION test.careless;
+DROP COLLATION test.careless, test.other;
 TRUNCATE idempotency.record, idempotency.policy, idempotency.audit;
