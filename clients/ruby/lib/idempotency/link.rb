@@ -72,7 +72,7 @@ module Idempotency
     # tells. Another thread may begin and end one meanwhile: at the second look it has read the answer.
     def gone?
       settle if @owes && !connection.tap(&:consume_input).is_busy # the end may be behind that answer
-      idle? && closing? && idle? && closing? && idle?
+      idle? && 2.times.all? { closing? && idle? }
     rescue PG::Error, SystemCallError, IOError
       true
     end
