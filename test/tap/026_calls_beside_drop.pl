@@ -51,7 +51,7 @@ sub answer_beside ($call, $warm, @ddl)
 	my $before = $node->safe_psql('postgres', "SELECT query_start FROM pg_stat_activity WHERE pid = $pid");
 	ask_later($caller, $call);
 	$node->poll_query_until('postgres', qq{
-		SELECT query_start <> '$before' AND (cardinality(pg_blocking_pids($pid)) > 0 OR state <> 'active')
+		SELECT query_start <> '$before' AND (cardinality(pg_blocking_pids($pid)) > 0 OR state NOT IN ('active', 'fastpath function call'))
 		  FROM pg_stat_activity WHERE pid = $pid}) or die "$call neither waits nor ends";
 	my $kind = $node->safe_psql('postgres', qq{
 		SELECT c.relkind FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
